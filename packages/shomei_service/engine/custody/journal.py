@@ -1,0 +1,98 @@
+"""What a restored database would forget: governance lines and log marks. CUSTODY.md §4."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+from sqlalchemy import Connection, delete, func, insert, select
+
+from .tables import head, journal, log_marks
+
+_CODE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")  # ids and codes: no text of a person fits in unnoticed
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """One governance act, content-free."""
+
+    seq: int
+    tenant: str
+    kind: str
+    ids: tuple[str, ...]
+    pseudonym: str | None
+    codes: Mapping[str, str | int]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogMark:
+    """How far a tenant's receipt log had come, and under which origin."""
+
+    origin: str
+    seq: int
+
+
+def append(
+    connection: Connection,
+    *,
+    tenant: str,
+    kind: str,
+    ids: Sequence[str],
+    pseudonym: str | None,
+    codes: Mapping[str, str | int],
+    at: int,
+) -> int:
+    """Write one line and return its number, without gaps; raise ValueError for anything but ids and codes."""
+    words = [tenant, kind, *ids, *codes, *(word for word in codes.values() if isinstance(word, str))]
+    if pseudonym is not None:
+        words.append(pseudonym)
+    if not all(_CODE.fullmatch(word) for word in words):
+        raise ValueError("the journal takes ids and codes only")
+    connection.execute(select(head.c.id).with_for_update())  # one writer at a time, so numbers have no gap
+    seq = connection.execute(select(func.coalesce(func.max(journal.c.seq), 0))).scalar_one() + 1
+    connection.execute(
+        insert(journal).values(
+            seq=seq,
+            tenant=tenant,
+            kind=kind,
+            ids=json.dumps(list(ids)),
+            pseudonym=pseudonym,
+            codes=json.dumps(dict(codes), sort_keys=True),
+            at=at,
+        )
+    )
+    return seq
+
+
+def after(connection: Connection, seq: int) -> list[JournalEntry]:
+    """Return every later line, in order."""
+    query = select(journal).where(journal.c.seq > seq).order_by(journal.c.seq)
+    return [
+        JournalEntry(
+            row.seq,
+            row.tenant,
+            row.kind,
+            tuple(cast("list[str]", json.loads(row.ids))),
+            row.pseudonym,
+            cast("dict[str, str | int]", json.loads(row.codes)),
+            row.at,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def mark(connection: Connection, tenant_id: str, origin: str, seq: int) -> None:
+    """Write down how far a tenant's log has come; within one origin it never goes back."""
+    connection.execute(select(head.c.id).with_for_update())
+    known = marks(connection).get(tenant_id)
+    if known is not None and known.origin == origin and known.seq >= seq:
+        return
+    connection.execute(delete(log_marks).where(log_marks.c.tenant_id == tenant_id))
+    connection.execute(insert(log_marks).values(tenant_id=tenant_id, origin=origin, seq=seq))
+
+
+def marks(connection: Connection) -> dict[str, LogMark]:
+    """Return the mark of every tenant that has one."""
+    return {row.tenant_id: LogMark(row.origin, row.seq) for row in connection.execute(select(log_marks))}

@@ -1,0 +1,249 @@
+"""The key tree's rows in the custody store, as functions of an open transaction. CUSTODY.md §2, §4."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from sqlalchemy import Connection, delete, exists, func, insert, literal, select, tuple_, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from .faults import CustodyMismatch
+from .keytree import BlobName, DirtyBlobs
+from .providers.protocol import Destroyed, DestroyMethod, Finality, Handle
+from .tables import FORMAT, blobs, epochs, head, pending, punctures, retiring, stale, tenants
+
+_Item = TypeVar("_Item")
+
+_CHUNK: Final = 400  # bound variables a statement: two each, under SQLite's oldest limit of 999
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Head:
+    """The newest state: its epoch, the provider key that opens it, and the root blob."""
+
+    installation_id: str
+    epoch: int
+    key_name: Handle
+    wrapped_root: bytes
+    sealed_root: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One epoch of the log; the last two are None until its old key is destroyed."""
+
+    epoch: int
+    at: int
+    destroyed: Destroyed | None
+    destroyed_at: int | None
+
+
+def read_head(connection: Connection, *, lock: bool = False) -> Head:
+    """Return the head; raise CustodyMismatch if the store has none that this version can read."""
+    query = select(head).where(head.c.id == 1)
+    try:
+        row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+    except SQLAlchemyError as exc:
+        raise CustodyMismatch(
+            "this is no custody store, or it can not be read; put the newest copy back"
+        ) from exc
+    if row is None:
+        raise CustodyMismatch(
+            "the custody store was never finished; nothing is sealed in it: remove it and init again"
+        )
+    if row.format != FORMAT:
+        raise CustodyMismatch("the custody store has another version's format; use that version")
+    root = read_blobs(connection, [(b"", row.epoch)]).get((b"", row.epoch))
+    if root is None:
+        raise CustodyMismatch("the custody store lost the root of its key tree; put the newest copy back")
+    return Head(row.installation_id, row.epoch, Handle(row.key_name), row.wrapped_root, root)
+
+
+def read_epoch(connection: Connection) -> int:
+    """Return the head's epoch alone."""
+    return connection.execute(select(head.c.epoch)).scalar_one()
+
+
+def read_blobs(connection: Connection, names: Sequence[BlobName]) -> dict[BlobName, bytes]:
+    """Return those of these blobs that are there."""
+    found: dict[BlobName, bytes] = {}
+    for chunk in _chunks(names):
+        wanted = tuple_(blobs.c.prefix, blobs.c.epoch).in_(chunk)
+        for row in connection.execute(select(blobs).where(wanted)):
+            found[bytes(row.prefix), row.epoch] = bytes(row.sealed)
+    return found
+
+
+def insert_head(
+    connection: Connection, installation_id: str, key: Handle, wrapped: bytes, dirty: DirtyBlobs, now: int
+) -> None:
+    """Write the first head."""
+    connection.execute(
+        insert(head).values(
+            id=1,
+            format=FORMAT,
+            installation_id=installation_id,
+            epoch=dirty.tree.epoch,
+            key_name=key,
+            wrapped_root=wrapped,
+            next_tenant=1,
+            created_at=now,
+        )
+    )
+    _insert_blobs(connection, dirty)
+    connection.execute(delete(pending).where(pending.c.name == key))
+
+
+def advance(connection: Connection, old: Head, key: Handle, wrapped: bytes, dirty: DirtyBlobs) -> None:
+    """Move the head: new blobs, new key, the old key's name among those to destroy. CUSTODY.md §4, E3."""
+    epoch = dirty.tree.epoch
+    connection.execute(update(head).values(epoch=epoch, key_name=key, wrapped_root=wrapped))
+    connection.execute(delete(pending).where(pending.c.name == key))
+    connection.execute(insert(retiring).values(name=old.key_name, epoch=epoch))
+    _insert_blobs(connection, dirty)
+    if dirty.replaced:
+        rows = [
+            {"prefix": prefix, "epoch": sealed_in, "since": epoch} for prefix, sealed_in in dirty.replaced
+        ]
+        connection.execute(insert(stale), rows)
+    for prefix in dirty.cut:
+        known = exists().where(stale.c.prefix == blobs.c.prefix, stale.c.epoch == blobs.c.epoch)
+        within = blobs.c.prefix >= prefix, blobs.c.prefix < _after(prefix), ~known
+        under = select(blobs.c.prefix, blobs.c.epoch, literal(epoch)).where(*within)
+        connection.execute(insert(stale).from_select(["prefix", "epoch", "since"], under))
+
+
+def log_epoch(connection: Connection, epoch: int, at: int, causes: Mapping[bytes, str]) -> None:
+    """Add the epoch and what it punctured to the log."""
+    connection.execute(insert(epochs).values(epoch=epoch, at=at))
+    if causes:
+        rows = [{"path": path, "epoch": epoch, "cause": cause} for path, cause in causes.items()]
+        connection.execute(insert(punctures), rows)
+
+
+def finish_epochs(connection: Connection, ended: Mapping[Handle, tuple[int, Destroyed]], now: int) -> None:
+    """Record that old keys are destroyed and drop the blobs they led to. CUSTODY.md §4, E5."""
+    for name, (epoch, destroyed) in ended.items():
+        values = {
+            "destroy_method": destroyed.method.value,
+            "finality": destroyed.finality.value,
+            "key_final_at": destroyed.final_at,
+            "destroyed_at": now,
+        }
+        first = epochs.c.epoch == epoch, epochs.c.destroyed_at.is_(None)
+        connection.execute(update(epochs).where(*first).values(values))
+        connection.execute(delete(retiring).where(retiring.c.name == name))
+    newest = max((epoch for epoch, _ in ended.values()), default=-1)
+    obsolete = select(stale.c.prefix, stale.c.epoch).where(stale.c.since <= newest)
+    connection.execute(delete(blobs).where(tuple_(blobs.c.prefix, blobs.c.epoch).in_(obsolete)))
+    connection.execute(delete(stale).where(stale.c.since <= newest))
+
+
+def add_pending(connection: Connection, name: str) -> None:
+    """Write down the name of a key before it exists."""
+    connection.execute(insert(pending).values(name=name))
+
+
+def has_pending(connection: Connection, name: str) -> bool:
+    """Say whether the name still stands; recovery elsewhere may have struck it."""
+    return connection.execute(select(pending.c.name).where(pending.c.name == name)).first() is not None
+
+
+def read_pending(connection: Connection) -> list[Handle]:
+    """Return the names of keys that were to be, or are, but lead nowhere yet."""
+    return [Handle(name) for name in connection.execute(select(pending.c.name)).scalars()]
+
+
+def strike_pending(connection: Connection, names: Iterable[Handle]) -> None:
+    """Forget these names; their keys are destroyed."""
+    for name in names:
+        connection.execute(delete(pending).where(pending.c.name == name))
+
+
+def read_retiring(connection: Connection) -> dict[Handle, int]:
+    """Return the names of replaced keys, and the epochs that replaced them."""
+    return {Handle(row.name): row.epoch for row in connection.execute(select(retiring))}
+
+
+def punctured_epochs(connection: Connection, paths: Sequence[bytes]) -> dict[bytes, tuple[int, str]]:
+    """Return the epoch and cause of those of these paths that the log has."""
+    found: dict[bytes, tuple[int, str]] = {}
+    for chunk in _chunks(paths):
+        for row in connection.execute(select(punctures).where(punctures.c.path.in_(chunk))):
+            found[bytes(row.path)] = (row.epoch, row.cause)
+    return found
+
+
+def read_epochs(connection: Connection, numbers: Iterable[int]) -> dict[int, Record]:
+    """Return these epochs of the log."""
+    found: dict[int, Record] = {}
+    for chunk in _chunks(sorted(set(numbers))):
+        for row in connection.execute(select(epochs).where(epochs.c.epoch.in_(chunk))):
+            destroyed = None
+            if row.destroyed_at is not None:
+                destroyed = Destroyed(
+                    DestroyMethod(row.destroy_method), Finality(row.finality), row.key_final_at
+                )
+            found[row.epoch] = Record(row.epoch, row.at, destroyed, row.destroyed_at)
+    return found
+
+
+def punctured_after(connection: Connection, epoch: int) -> Iterator[tuple[int, int, str, bytes]]:
+    """Yield epoch, time, cause and path of everything punctured in later epochs, in order."""
+    query = (
+        select(epochs.c.epoch, epochs.c.at, punctures.c.cause, punctures.c.path)
+        .join(punctures, punctures.c.epoch == epochs.c.epoch)
+        .where(epochs.c.epoch > epoch)
+        .order_by(epochs.c.epoch, punctures.c.cause, punctures.c.path)
+    )
+    for row in connection.execute(query):
+        yield row.epoch, row.at, row.cause, bytes(row.path)
+
+
+def lease_tenant(connection: Connection, first_row: int, limit: int) -> int | None:
+    """Return the next unused tenant number, written down as used; None when none is left."""
+    tenant = connection.execute(select(head.c.next_tenant).with_for_update()).scalar_one()
+    if tenant >= limit:
+        return None
+    connection.execute(update(head).values(next_tenant=tenant + 1))
+    connection.execute(insert(tenants).values(tenant=tenant, next_row=first_row))
+    return tenant
+
+
+def read_high_water(connection: Connection, tenant: int, *, lock: bool = False) -> int | None:
+    """Return the first row of a tenant that was never leased; None for a tenant that was never leased."""
+    query = select(tenants.c.next_row).where(tenants.c.tenant == tenant)
+    return connection.execute(query.with_for_update() if lock else query).scalar_one_or_none()
+
+
+def raise_high_water(connection: Connection, tenant: int, next_row: int) -> None:
+    """Write down that the rows below are leased."""
+    connection.execute(update(tenants).where(tenants.c.tenant == tenant).values(next_row=next_row))
+
+
+def count(connection: Connection) -> tuple[int, int, int]:
+    """Return how many blobs and bytes the tree takes, and how many old keys wait to be destroyed."""
+    size = select(func.count(), func.coalesce(func.sum(func.length(blobs.c.sealed)), 0)).select_from(blobs)
+    number, total = connection.execute(size).one()
+    waiting = connection.execute(select(func.count()).select_from(retiring)).scalar_one()
+    return number, total, waiting
+
+
+def _insert_blobs(connection: Connection, dirty: DirtyBlobs) -> None:
+    epoch = dirty.tree.epoch
+    rows = [{"prefix": prefix, "epoch": epoch, "sealed": sealed} for prefix, sealed in dirty.sealed.items()]
+    connection.execute(insert(blobs), rows)
+
+
+def _after(prefix: bytes) -> bytes:
+    """Return the first bytes that sort after everything with this prefix."""
+    return (
+        (int.from_bytes(prefix) + 1).to_bytes(len(prefix) + 1)[1:]
+        if prefix.strip(b"\xff")
+        else prefix + b"\xff" * 8
+    )
+
+
+def _chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    for start in range(0, len(items), _CHUNK):
+        yield items[start : start + _CHUNK]

@@ -1,0 +1,190 @@
+"""The custody store, opened: its own SQLite file or its own Postgres database. CUSTODY.md §2."""
+
+import errno
+import os
+import sqlite3
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event, inspect, make_url
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from ..errors import CustodyUnavailable, EngineError
+from .faults import CustodyMismatch
+from .providers.local_file import sync_directory
+from .tables import head, metadata
+
+_BUSY_TIMEOUT_S: Final = 30
+_PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "temp_store=MEMORY")
+_ASSERTED: Final = {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1}
+_OTHERS: Final = 0o077
+_POOL_SIZE: Final = 8
+
+
+class CustodyStore:
+    """Transactions on the custody store, and what must hold of its files before there is one."""
+
+    def __init__(self, url: str, *, read_only: bool = False) -> None:
+        self._url = make_url(url)
+        self.is_sqlite: Final = self._url.get_backend_name() == "sqlite"
+        self.is_fatal: bool = False
+        self._engine: Final = self._connect(read_only, pooled=True)
+        self._probe: Final = self._connect(read_only, pooled=False)
+
+    @classmethod
+    def create(cls, url: str) -> "CustodyStore":
+        """Make an empty store; raise CustodyMismatch if anything is there already."""
+        where = sqlite_path(url)
+        if where is not None:
+            _create_private(where)
+        store = cls(url)
+        with store.writing() as connection:
+            if inspect(connection).has_table(head.name):
+                raise CustodyMismatch("a custody store is there already; init creates, it never replaces")
+            metadata.create_all(connection)
+        return store
+
+    @classmethod
+    def open(cls, url: str, *, read_only: bool = False) -> "CustodyStore":
+        """Open an existing store, creating nothing; raise CustodyMismatch if missing or open to others."""
+        where = sqlite_path(url)
+        if where is not None:
+            _require_private(where)
+        return cls(url, read_only=read_only)
+
+    @contextmanager
+    def writing(self) -> Generator[Connection]:
+        """Yield a transaction that may write and commits at the end; raise CustodyUnavailable."""
+        if self.is_fatal:
+            raise CustodyUnavailable("the custody store failed to reach its disk; restart to recover")
+        with self._guarded(), self._engine.connect() as connection:
+            connection.execution_options(shomei_writes=True)
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def reading(self) -> Generator[Connection]:
+        """Yield a transaction that sees one state; raise CustodyUnavailable."""
+        with self._guarded(), self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def probing(self) -> Generator[Connection]:
+        """Yield a reading transaction on a fresh connection, so nothing comes from a page cache of ours."""
+        with self._guarded(), self._probe.connect() as connection, connection.begin():
+            yield connection
+
+    def settle(self) -> None:
+        """Bring everything committed into the database file and sync it.
+
+        Run before recovery destroys a key: a commit whose sync failed may be visible and still be
+        lost with the power, so what recovery stands on is written anew.
+        """
+        if not self.is_sqlite:
+            return
+        with self._guarded():
+            raw = self._engine.raw_connection()
+            try:
+                row = raw.cursor().execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+            finally:
+                raw.close()
+        if row is None or row[0] != 0:
+            raise CustodyUnavailable("the custody store is busy; nothing was destroyed")
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
+        self._probe.dispose()
+
+    def _connect(self, read_only: bool, *, pooled: bool) -> Engine:
+        if not self.is_sqlite:
+            pool = {"pool_size": _POOL_SIZE, "pool_pre_ping": True} if pooled else {"poolclass": NullPool}
+            return create_engine(self._url, hide_parameters=True, **pool)
+        where = f"file:{quote(self._url.database or '')}?mode={'ro' if read_only else 'rw'}"
+
+        def connect() -> sqlite3.Connection:
+            return sqlite3.connect(
+                where, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
+
+        engine = create_engine(
+            "sqlite://", creator=connect, poolclass=QueuePool if pooled else NullPool, hide_parameters=True
+        )
+        if not read_only:
+            event.listen(engine, "connect", _configure)
+        event.listen(engine, "begin", _begin)
+        return engine
+
+    @contextmanager
+    def _guarded(self) -> Generator[None]:
+        """Turn the driver's errors into our fixed sentence, and remember a disk that failed a sync."""
+        try:
+            yield
+        except EngineError:
+            raise
+        except DBAPIError as exc:
+            self.is_fatal = self.is_fatal or _is_disk_failure(exc.orig)
+            raise CustodyUnavailable("the custody store does not answer or is full") from exc
+        except SQLAlchemyError as exc:
+            raise CustodyUnavailable("the custody store could not do that") from exc
+        except OSError as exc:
+            self.is_fatal = self.is_fatal or exc.errno == errno.EIO
+            raise CustodyUnavailable("the custody store's disk failed or is full") from exc
+
+
+def sqlite_path(url: str) -> Path | None:
+    """Return the file of an SQLite URL; None for a server. Raise CustodyMismatch for a database in memory."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return None
+    if not parsed.database or parsed.database.startswith((":", "file:")):
+        raise CustodyMismatch("the custody store must be a file: sqlite:///directory/custody.db")
+    return Path(parsed.database)
+
+
+def _is_disk_failure(exc: BaseException | None) -> bool:
+    """Say whether SQLite reports an I/O error, of any kind, after which no sync can be trusted."""
+    return (
+        isinstance(exc, sqlite3.Error) and getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_IOERR
+    )
+
+
+def _create_private(where: Path) -> None:
+    where.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        os.close(os.open(where, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, 0o600))
+    except FileExistsError:
+        raise CustodyMismatch("a custody store is there already; init creates, it never replaces") from None
+    sync_directory(where.parent)
+    sync_directory(where.parent.parent)
+
+
+def _require_private(where: Path) -> None:
+    try:
+        mode = where.lstat().st_mode
+    except OSError as exc:
+        raise CustodyMismatch(
+            "the custody store is missing; put the newest copy back, a new one opens no data"
+        ) from exc
+    if not stat.S_ISREG(mode) or mode & _OTHERS:
+        raise CustodyMismatch("the custody store must be a file of mode 0600; ask who may have read it")
+
+
+def _configure(connection: sqlite3.Connection, _record: object) -> None:
+    """Set, and read back, what durability and erasure stand on. RELIABILITY T-06."""
+    cursor = connection.cursor()
+    for pragma in _PRAGMAS:
+        cursor.execute("PRAGMA " + pragma)
+    for name, wanted in _ASSERTED.items():
+        if cursor.execute("PRAGMA " + name).fetchone()[0] != wanted:
+            raise CustodyMismatch("SQLite does not keep the settings that durability and erasure stand on")
+    cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("shomei_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
