@@ -67,7 +67,7 @@ class SignedReceipt:
             reading = _read_mapping(self)
         except Malformed:
             return False
-        pinned = expected_public_key_hex is None or pin_fits(expected_public_key_hex, reading.receipt)
+        pinned = expected_public_key_hex is None or pin_fits(expected_public_key_hex, self.public_key_hex)
         return pinned and reading.fits()
 
 
@@ -91,11 +91,11 @@ class Reading:
         )
 
 
-def pin_fits(pin: object, receipt: SignedReceipt) -> bool:
-    """Tell whether the pin names the receipt's key: outer white space and upper case pass, nothing else."""
+def pin_fits(pin: object, public_key_hex: str) -> bool:
+    """Tell whether the pin names the key: outer white space and upper case pass, nothing else."""
     if not issubclass(type(pin), str):  # not isinstance: an object may lie about its class
         return False
-    return str.strip(cast("str", pin)).lower() == receipt.public_key_hex.lower()
+    return str.strip(cast("str", pin)).lower() == public_key_hex.lower()
 
 
 def read(receipt: object) -> Reading:

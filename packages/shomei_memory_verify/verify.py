@@ -56,7 +56,7 @@ def verify_signed_receipt(
         return VerifyResult(False, False, f"{MALFORMED}: {exc}")
     # 2. A pin that was given must name its key. An empty pin is a pin.
     pinned = expected_public_key_hex is not None
-    if pinned and not pin_fits(expected_public_key_hex, reading.receipt):
+    if pinned and not pin_fits(expected_public_key_hex, reading.receipt.public_key_hex):
         return _verdict(reading.receipt, PUBLIC_KEY_MISMATCH)
     # 3. Hash and signature must belong to the body.
     if not reading.fits():
