@@ -1,4 +1,4 @@
-"""Everything the engine says no with: a Refusal the caller can act on, a Fault the operator must. STYLE.md §6.
+"""All that the engine says no with: a Refusal the caller can act on, a Fault the operator must. STYLE.md §6.
 
 Messages are literals: what varies travels as a code or an opaque id, never as text, so no memory,
 subject or query can reach a log or a reply through an exception.

@@ -1,0 +1,32 @@
+"""The engine for the length of one command, and which tenant the command is about."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..engine.errors import Invalid
+from ..engine.model import TenantId
+from ..engine.parts import Engine
+from ..settings import read_settings
+
+
+@contextmanager
+def opened() -> Iterator[Engine]:
+    """Open the installation that the environment names; close it at the end."""
+    from ..bootstrap import open_engine
+
+    engine = open_engine(read_settings())
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+def chosen_tenant(engine: Engine, tenant: str | None) -> TenantId:
+    """Return the tenant that is meant: the named one, or the only one there is. Raise Invalid otherwise."""
+    from ..engine.verbs import access
+
+    known = access.list_tenants(engine)
+    matching = [one for one in known if tenant is None or tenant in (one.tenant_id, one.label)]
+    if len(matching) != 1:
+        raise Invalid("name one tenant with --tenant; shomei tenants list shows them")
+    return matching[0].tenant_id

@@ -1,0 +1,281 @@
+"""The way out, shared by erase and forget: intend, destroy, complete. CUSTODY.md §4, SEMANTICS.md §10.
+
+Once `intend` has committed, an erasure only rolls forward: a crash, an outage or a lost answer ends in
+the same tombstones and receipts. No receipt exists for a key that has not been destroyed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .custody import Address, Destruction, Puncture, Punctured
+from .custody.providers.protocol import DestroyMethod, Finality
+from .errors import ErasurePending, Fault, IntegrityFault
+from .failpoints import failpoint
+from .model import (
+    Attested,
+    Basis,
+    Cause,
+    Erased,
+    MemoryRow,
+    Pseudonym,
+    Tenant,
+    TenantId,
+    Tombstone,
+    new_id,
+)
+from .parts import Engine
+from .receipts import bodies
+from .receipts.bodies import Draft, KeyDestruction
+from .receipts.commitments import Commitments
+from .receipts.content_free import require_content_free
+from .store import intents, memories, tenants, tombstones
+from .store.intents import Intent
+from .store.unit import Unit
+
+_CHUNK_ROWS = 500  # rows in one completing transaction, so that a large forget never holds the writer long
+_SECONDS_A_DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Disposed:
+    """What carrying out an intent came to."""
+
+    intent: Intent
+    erased: list[Erased]
+    closure: Attested | None
+
+
+def intend(
+    engine: Engine,
+    unit: Unit,
+    rows: Sequence[MemoryRow],
+    *,
+    cause: Cause,
+    basis: Basis,
+    actor: str,
+    subject: Pseudonym | None = None,
+) -> Intent:
+    """Take the rows out of recall for good, durably once the unit commits (E1).
+
+    The receipts are drafted and screened and the signer is probed first: after this there is no way back.
+    """
+    engine.probe_signer()
+    tenant = tenants.get(unit)
+    commitments = engine.commitments(tenant)
+    intent = Intent(
+        intent_id=new_id("obl_"),
+        cause=cause,
+        basis=basis,
+        actor=actor,
+        subject=subject,
+        matched_count=len(rows),
+        erased_count=0,
+        created_at=engine.clock.now(),
+    )
+    pending = _expected(engine, intent.created_at)
+    for row in rows:
+        require_content_free(_draft(commitments, row, intent, pending).fields)
+    failpoint("e1.before")
+    intents.put(unit, intent)
+    memories.mark_erasing(unit, [row.memory_id for row in rows], intent.intent_id)
+    return intent
+
+
+def carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed | None:
+    """Destroy the keys of an intended erasure and put it on record (E2-E6); None if another thread did.
+
+    Raises ErasurePending when custody or storage fails on the way: it goes on by itself later.
+    """
+    failpoint("e1.after")
+    with engine.flights.alone(intent_id):
+        try:
+            return _carry_out(engine, tenant_id, intent_id)
+        except Fault as exc:
+            engine.wake.set()
+            raise ErasurePending(
+                "the erasure is under way and will finish by itself; ask again shortly"
+            ) from exc
+
+
+def _carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed | None:
+    with engine.reading(tenant_id) as unit:
+        intent = intents.get(unit, intent_id)
+        leaves = memories.leaves_of_intent(unit, intent_id)
+    if intent is None:
+        return None
+    # Vectors and words leave memory before the key does; searches already pass the row over.
+    engine.indexes.discard(tenant_id, list(leaves))
+    destroyed: Destruction | None = None
+    if leaves:
+        engine.mark_log(tenant_id, always=True)
+        # E2-E5, with no database lock held.
+        destroyed = destroy(engine, list(leaves.values()), intent.cause)
+    failpoint("e6.before")
+    erased: list[Erased] = []
+    while True:
+        with engine.unit(tenant_id) as unit:
+            done, closure, finished = _complete_chunk(engine, unit, intent, destroyed)
+        failpoint("e6.after_commit")
+        if not finished and not done:
+            return None
+        erased += done
+        if finished:
+            break
+        failpoint("e6.mid_batch")
+    engine.wake.set()  # the log is truncated right after the answer
+    failpoint("answer.before")
+    return Disposed(intent, erased, closure)
+
+
+def destroy(engine: Engine, leaves: Sequence[int], cause: Cause) -> Destruction:
+    """Puncture the leaves, and prove that none of them can be derived any more (E2-E5).
+
+    A repeat returns what the first call returned. Raises IntegrityFault if a key survived: then no
+    receipt is issued.
+    """
+    addresses = [Address(leaf) for leaf in leaves]
+    punctures = [Puncture(address, cause.value) for address in addresses]
+    destroyed = engine.custody.puncture(punctures, now=engine.clock.now())
+    for address in addresses:
+        try:
+            engine.custody.derive(address)
+        except Punctured:
+            continue
+        raise IntegrityFault("custody says that a key is destroyed, and still derives it")
+    return destroyed
+
+
+def stated(engine: Engine, destroyed: Destruction) -> KeyDestruction:
+    """Return a destruction in receipt terms, bounded by the provider's declared snapshots. CUSTODY.md §6."""
+    retention = engine.options.snapshot_retention_days
+    bound = destroyed.key_final_at
+    if bound is not None and retention is not None:
+        bound = max(bound, destroyed.destroyed_at + retention * _SECONDS_A_DAY)
+    return KeyDestruction(
+        key_custody=engine.key_custody,
+        epoch_before=destroyed.epoch_before,
+        epoch_after=destroyed.epoch_after,
+        destroy_method=destroyed.destroy_method.value,
+        finality=destroyed.finality.value,
+        key_final_at=destroyed.key_final_at,
+        resurrection_bound_at=bound,
+    )
+
+
+def _expected(engine: Engine, now: int) -> KeyDestruction:
+    """Return what a destruction will look like; only to screen receipts before there is no way back."""
+    epoch = engine.custody.epoch
+    return stated(
+        engine,
+        Destruction(
+            epoch_before=epoch,
+            epoch_after=epoch + 1,
+            at=now,
+            destroy_method=DestroyMethod.FILE_OVERWRITE_UNLINK,
+            finality=Finality.UNASSURED,
+            key_final_at=None,
+            destroyed_at=now,
+        ),
+    )
+
+
+def _complete_chunk(
+    engine: Engine, unit: Unit, intent: Intent, destroyed: Destruction | None
+) -> tuple[list[Erased], Attested | None, bool]:
+    """Put one chunk on record (E6). Return what was erased, the closure if owed, and whether that was all."""
+    if intents.lock(unit, intent.intent_id) is None:
+        return [], None, False
+    tenant = tenants.get(unit)
+    rows = memories.of_intent(unit, intent.intent_id, _CHUNK_ROWS)
+    erased = _retire(engine, unit, tenant, rows, intent, destroyed) if rows and destroyed else []
+    if len(rows) == _CHUNK_ROWS:
+        return erased, None, False
+    closure = _close(engine, unit, tenant, intent) if intent.subject is not None else None
+    intents.finish(unit, intent.intent_id)
+    return erased, closure, True
+
+
+def _retire(
+    engine: Engine,
+    unit: Unit,
+    tenant: Tenant,
+    rows: Sequence[MemoryRow],
+    intent: Intent,
+    destroyed: Destruction,
+) -> list[Erased]:
+    """Delete sealed columns; leave tombstones and receipts."""
+    commitments = engine.commitments(tenant)
+    destruction = stated(engine, destroyed)
+    drafts = [_draft(commitments, row, intent, destruction) for row in rows]
+    attested = engine.attest(unit, drafts, actor=intent.actor)
+    failpoint("e6.after_sign")
+    bury(unit, commitments, rows, attested, at=destroyed.at, cause=intent.cause)
+    intents.count_erased(unit, intent.intent_id, len(rows))
+    tenants.advance_epoch(unit.connection, destroyed.epoch_after)
+    return [
+        Erased(row.memory_id, destruction.key_custody, [_retirement(commitments, row)], receipt)
+        for row, receipt in zip(rows, attested, strict=True)
+    ]
+
+
+def bury(
+    unit: Unit,
+    commitments: Commitments,
+    rows: Sequence[MemoryRow],
+    attested: Sequence[Attested],
+    *,
+    at: int,
+    cause: Cause,
+) -> None:
+    """Replace rows by tombstones that point at their receipts."""
+    memories.remove(unit, [row.memory_id for row in rows])
+    tombstones.put(
+        unit,
+        [
+            Tombstone(
+                tombstone_id=commitments.tombstone_id(row.memory_id),
+                memory_id=row.memory_id,
+                subject=row.subject,
+                erased_at=at,
+                cause=cause,
+                receipt_hash=receipt.receipt_hash,
+                physically_purged=False,
+            )
+            for row, receipt in zip(rows, attested, strict=True)
+        ],
+    )
+
+
+def _close(engine: Engine, unit: Unit, tenant: Tenant, intent: Intent) -> Attested:
+    """State what a forget came to: m = e + d over everything that was matched."""
+    subject = intent.subject
+    assert subject is not None, "only a forget owes a closure"  # noqa: S101
+    commitments = engine.commitments(tenant)
+    current = intents.get(unit, intent.intent_id)
+    stones = tombstones.of_subject(unit, subject)
+    closed_set = commitments.closed_set(commitments.tenant(tenant.tenant_id), subject, stones)
+    draft = bodies.subject_closure(
+        subject=subject,
+        request_id=intent.intent_id,
+        matched=intent.matched_count,
+        erased=current.erased_count if current else 0,
+        closed_set=(closed_set, len(stones)),
+    )
+    return engine.attest(unit, [draft], actor=intent.actor)[0]
+
+
+def _retirement(commitments: Commitments, row: MemoryRow) -> str:
+    # One mark a row, by its leaf: the number of vectors would tell the length of the text.
+    return commitments.retirement(row.memory_id, row.address)
+
+
+def _draft(commitments: Commitments, row: MemoryRow, intent: Intent, destruction: KeyDestruction) -> Draft:
+    return bodies.vector_delete(
+        memory_id=row.memory_id,
+        tombstone_id=commitments.tombstone_id(row.memory_id),
+        subject=row.subject,
+        cause=intent.cause,
+        basis=intent.basis,
+        retirement_hashes=[_retirement(commitments, row)],
+        destruction=destruction,
+    )

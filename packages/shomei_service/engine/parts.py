@@ -1,0 +1,224 @@
+"""What an engine is made of, and the two things every verb needs of it: a unit and an attested statement."""
+
+import hashlib
+import threading
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+from shomei_memory_verify.canonical import canonical_bytes
+
+from .custody import Address, Custody, address
+from .custody.sealing import commitment_key
+from .errors import SigningFault
+from .indexes import Indexes
+from .model import Attested, Clock, JsonObject, Tenant, TenantId
+from .recall.embedder import Embedder, EmbedderFault
+from .recall.features import Floats
+from .receipts.bodies import Draft
+from .receipts.commitments import Commitments
+from .receipts.content_free import require_content_free
+from .receipts.signer import ReceiptSigner
+from .rows import Rows
+from .store import receipts, tenants
+from .store.receipts import ReceiptRow
+from .store.unit import Store, Unit
+
+_MARK_EVERY_S = 5  # RECEIPTS.md §2: how far custody's log marks may lag behind
+_COMMIT_KEY_ROW = 0  # the tenant's first leaf; CUSTODY.md §3 reserves 256
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> int:
+        """Return whole seconds since the epoch."""
+        return int(time.time())
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What an operator may set about the engine itself."""
+
+    snapshot_retention_days: int | None = None
+    lineage: bool = False
+    mirrored: bool = False
+
+
+class Engine:
+    """Custody, signer, store, embedder and clock, opened and in step with each other."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        custody: Custody,
+        signer: ReceiptSigner | None,
+        embedder: Embedder | None,
+        clock: Clock,
+        options: Options,
+    ) -> None:
+        self.store = store
+        self.custody = custody
+        self.signer = signer
+        self.embedder = embedder
+        self.clock = clock
+        self.options = options
+        self.rows = Rows(custody)
+        self.indexes = Indexes(store, self.rows, embedder)
+        self.slots = Slots(custody)
+        self.flights = Flights()
+        self.wake = threading.Event()
+        self.embedding = threading.Lock()  # an embedder serves one thread at a time
+        self._marked_at: dict[TenantId, int] = {}
+
+    def unit(self, tenant: TenantId) -> AbstractContextManager[Unit]:
+        """Open a writing transaction in one tenant; it commits when the block ends."""
+        return self.store.unit(tenant)
+
+    def reading(self, tenant: TenantId) -> AbstractContextManager[Unit]:
+        """Open a reading transaction in one tenant."""
+        return self.store.reading(tenant)
+
+    def commitments(self, tenant: Tenant) -> Commitments:
+        """Return the tenant's keyed hashes; the key is a leaf of custody's tree."""
+        leaf = self.custody.derive(address(tenant.number, _COMMIT_KEY_ROW))
+        return Commitments(commitment_key(leaf))
+
+    def attest(self, unit: Unit, drafts: Sequence[Draft], *, actor: str) -> list[Attested]:
+        """Put the statements on the tenant's log, in order, inside the unit; they exist once it commits.
+
+        Raises EgressFault if a body is not content-free, SigningFault if the signer fails; then
+        nothing of the unit is kept.
+        """
+        now = self.clock.now()
+        tenant = tenants.take_sequence(unit, len(drafts), now=now)
+        header = {
+            "tenant_id_hash": self.commitments(tenant).tenant(tenant.tenant_id),
+            "applied_at": tenant.last_applied_at,
+            "actor_ref": actor,
+            "commit_key_id": tenant.commit_key_id,
+        }
+        attested: list[Attested] = []
+        rows: list[ReceiptRow] = []
+        for offset, draft in enumerate(drafts):
+            seq = tenant.next_seq + offset
+            log: JsonObject = {"origin": tenant.log_origin, "seq": seq, "issued_at": tenant.last_applied_at}
+            body: JsonObject = {"schema": draft.schema.value, **header, "log": log, **draft.fields}
+            statement, row = self._sign(body, draft, tenant.log_origin, seq)
+            attested.append(statement)
+            rows.append(row)
+        if rows:
+            receipts.put(unit, rows)
+        return attested
+
+    def _sign(self, body: JsonObject, draft: Draft, origin: str, seq: int) -> tuple[Attested, ReceiptRow]:
+        require_content_free(body)
+        text = canonical_bytes(body)
+        receipt_hash = "sha256:" + hashlib.sha256(text).hexdigest()
+        signer = self.signer
+        signature = signer.sign(text).hex() if signer else None
+        envelope: JsonObject | None = None
+        if signer and signature:
+            envelope = {
+                "schema": draft.schema.value,
+                "receipt_hash": receipt_hash,
+                "signer_id": signer.signer_id,
+                "public_key_hex": signer.public_key_hex,
+                "signature_hex": signature,
+                "body": body,
+            }
+        row = ReceiptRow(
+            origin=origin,
+            seq=seq,
+            schema=draft.schema.value,
+            memory_id=draft.memory_id,
+            receipt_hash=receipt_hash,
+            body=text.decode(),
+            signer_id=signer.signer_id if signer else None,
+            public_key_hex=signer.public_key_hex if signer else None,
+            signature_hex=signature,
+        )
+        return Attested(body, receipt_hash, envelope), row
+
+    @property
+    def key_custody(self) -> str:
+        """Who holds the epoch key, as receipts say it."""
+        return self.custody.provider.describe().key_custody.value
+
+    @property
+    def embedder_id(self) -> str | None:
+        """Which model compares meanings; None when words alone decide."""
+        return self.embedder.model_id if self.embedder else None
+
+    def query_vector(self, query: str) -> tuple[Floats | None, bool]:
+        """Return the query's vector, and whether it is missing although an embedder is configured."""
+        if self.embedder is None:
+            return None, False
+        try:
+            with self.embedding:
+                return self.embedder.query(query), False
+        except EmbedderFault:
+            return None, True
+
+    def probe_signer(self) -> None:
+        """Raise SigningFault if the signer cannot sign; asked before anything is destroyed."""
+        if self.signer is not None and not self.signer.sign(b"shomei/v1/probe"):
+            raise SigningFault("the signer could not sign")
+
+    def mark_log(self, tenant_id: TenantId, *, always: bool = False) -> None:
+        """Tell custody how far the tenant's log has come, so that a restored database is noticed."""
+        now = self.clock.now()
+        if not always and now - self._marked_at.get(tenant_id, 0) < _MARK_EVERY_S:
+            return
+        with self.reading(tenant_id) as unit:
+            tenant = tenants.get(unit)
+        if tenant.next_seq:
+            self.custody.set_log_mark(tenant_id, tenant.log_origin, tenant.next_seq - 1)
+        self._marked_at[tenant_id] = now
+
+    def close(self) -> None:
+        """Write the log marks, then close database and custody."""
+        for tenant_id in list(self._marked_at):
+            self.mark_log(tenant_id, always=True)
+        self.store.close()
+        self.custody.close()
+
+
+class Slots:
+    """Hands out leaf addresses, each once, from blocks that custody leases. CUSTODY.md §3."""
+
+    def __init__(self, custody: Custody) -> None:
+        self._custody = custody
+        self._lock = threading.Lock()
+        self._leased: dict[int, Iterator[int]] = {}
+
+    def take(self, tenant_number: int) -> Address:
+        """Return an address no row has ever had."""
+        with self._lock:
+            block = self._leased.get(tenant_number)
+            row = next(block, None) if block else None
+            if row is None:
+                block = iter(self._custody.lease_rows(tenant_number))
+                self._leased[tenant_number] = block
+                row = next(block)
+            return address(tenant_number, row)
+
+
+class Flights:
+    """One erasure is carried out by one thread at a time; others wait for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._flying: dict[str, threading.Lock] = {}
+
+    @contextmanager
+    def alone(self, intent_id: str) -> Generator[None]:
+        """Enter when nobody else in this process is carrying out the intent."""
+        with self._lock:
+            flight = self._flying.setdefault(intent_id, threading.Lock())
+        with flight:
+            yield
+        with self._lock:
+            self._flying.pop(intent_id, None)

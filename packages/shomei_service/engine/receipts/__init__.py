@@ -1,0 +1,1 @@
+"""Receipts: content-free statements about acts that are done, screened, canonical and signed."""

@@ -1,0 +1,63 @@
+"""Keyed hashes that bind without revealing. SEMANTICS.md §2, §8, §10; CUSTODY.md §4.
+
+Every value is HMAC-SHA256 under the tenant's commitment key over a label, a NUL and the data, so no
+two kinds can be confused and none can be confirmed by a guess without the key.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Iterable
+
+from shomei_memory_verify.canonical import canonical_bytes
+
+from ..model import MemoryId, Pseudonym, TenantId, Tombstone
+
+
+class Commitments:
+    """The keyed hashes of one tenant, under one version of its commitment key."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def _mac(self, label: str, data: bytes) -> str:
+        return hmac.new(self._key, label.encode() + b"\0" + data, hashlib.sha256).hexdigest()
+
+    def tenant(self, tenant_id: TenantId) -> str:
+        """Return the tenant's name in receipts."""
+        return "hmac-sha256:" + self._mac("tenant-v1", tenant_id.encode())
+
+    def subject(self, user_id: str) -> Pseudonym:
+        """Return the subject's pseudonym: exact UTF-8 bytes, no case folding, no normal form."""
+        return Pseudonym("hmac-sha256:" + self._mac("subject-v1", user_id.encode()))
+
+    def semantic_type(self, semantic_type: str) -> str:
+        """Return the keyed hash by which rows of one semantic type are found; never in a receipt."""
+        return "hmac-sha256:" + self._mac("semantic-type-v1", semantic_type.encode())
+
+    def semantic_type_of(self, memory_id: MemoryId, semantic_type: str) -> str:
+        """Return a reference for receipts: bound to the memory, so equal types do not show as equal."""
+        data = memory_id.encode() + b"\0" + semantic_type.encode()
+        return "hmac-sha256:" + self._mac("semantic-type-ref-v1", data)
+
+    def retirement(self, memory_id: MemoryId, slot: int) -> str:
+        """Return the mark of a retired vector slot; never a hash of the vector."""
+        return "hmac-sha256:" + self._mac("retire-v1", memory_id.encode() + b"\0" + str(slot).encode())
+
+    def tombstone_id(self, memory_id: MemoryId) -> str:
+        """Return the id a memory's tombstone always gets, also after a restore."""
+        return "ts_" + self._mac("tombstone-v1", memory_id.encode())[:32]
+
+    def closed_set(self, tenant_hash: str, subject: Pseudonym, stones: Iterable[Tombstone]) -> str:
+        """Return the commitment to all tombstones of a subject; an auditor with the key recomputes it."""
+        leaves = sorted(
+            canonical_bytes(
+                {
+                    "memory_id": stone.memory_id,
+                    "tombstone_id": stone.tombstone_id,
+                    "erased_at": stone.erased_at,
+                    "cause": stone.cause.value,
+                }
+            ).decode()
+            for stone in stones
+        )
+        return "hmac-sha256:" + self._mac("closed-set-v1", canonical_bytes([tenant_hash, subject, leaves]))

@@ -1,0 +1,116 @@
+"""The last gate before a signature: only fields we know, only forms that carry no content. SEMANTICS.md §1.
+
+An allow-list by field name. A builder that gains a field without a line here cannot get a receipt out.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Final, cast
+
+from ..errors import EgressFault
+from ..model import Basis, Cause, Disposition, Json, LawfulBasis, PurgeState
+
+Rule = Callable[[object], bool]
+_LARGEST: Final = 2**53 - 1
+
+
+def _form(pattern: str) -> Rule:
+    compiled = re.compile(pattern)
+    return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
+
+
+def _one_of(*words: str) -> Rule:
+    return lambda value: isinstance(value, str) and value in words
+
+
+def _enum(closed: type[StrEnum]) -> Rule:
+    return _one_of(*(member.value for member in closed))
+
+
+def _integer(value: object) -> bool:
+    return type(value) is int and abs(value) <= _LARGEST
+
+
+def _optional(rule: Rule) -> Rule:
+    return lambda value: value is None or rule(value)
+
+
+def _list_of(rule: Rule) -> Rule:
+    return lambda value: isinstance(value, list) and all(map(rule, cast("list[object]", value)))
+
+
+_KEYED = _form(r"hmac-sha256:[0-9a-f]{64}")
+_MEMORY = _form(r"lm_[0-9a-f]{32}")
+_ORIGIN = _form(r"shomei/[0-9a-f]{32}")
+_CUSTODY = _one_of("ephemeral_test", "dev_local_file", "vault_transit", "kms_aws", "hsm_pkcs11")
+
+_LOG: Final[Mapping[str, Rule]] = {"origin": _ORIGIN, "seq": _integer, "issued_at": _integer}
+
+_FIELDS: Final[Mapping[str, Rule]] = {
+    "schema": _form(r"shomei\.[a-z_]{1,40}\.v[0-9]{1,2}"),
+    "tenant_id_hash": _KEYED,
+    "applied_at": _integer,
+    "actor_ref": _form(r"system|key_[0-9a-f]{16}"),
+    "commit_key_id": _form(r"ck_[0-9a-f]{32}"),
+    "log": lambda value: _is_object(value, _LOG, complete=True),
+    "memory_id": _MEMORY,
+    "tombstone_id": _form(r"ts_[0-9a-f]{32}"),
+    "subject_pseudonym": _optional(_KEYED),
+    "semantic_type": _one_of("GENERIC"),
+    "semantic_type_ref": _KEYED,
+    "lawful_basis": _enum(LawfulBasis),
+    "purpose_codes": _list_of(_form(r"[a-z0-9_]{1,64}")),
+    "source_kind": _one_of("provided", "observed", "derived", "imported"),
+    "derived_from_count": _integer,
+    "held_on_arrival": lambda value: isinstance(value, bool),
+    "expires_at": _optional(_integer),
+    "key_custody": _CUSTODY,
+    "cause": _enum(Cause),
+    "basis": _enum(Basis),
+    "physical_purge_state": _enum(PurgeState),
+    "retirement_hashes": _list_of(_KEYED),
+    "embedding_retired": lambda value: value is True,
+    "derived_affected_count": _integer,
+    "obligation_id": _optional(_form(r"obl_[0-9a-f]{32}")),
+    "erase_method": _one_of("pprf_puncture_v1"),
+    "epoch_before": _integer,
+    "epoch_after": _integer,
+    "original_epoch": _integer,
+    "destroy_method": _one_of(
+        "file_overwrite_unlink", "pkcs11_destroy_object", "transit_trim", "kms_schedule_deletion"
+    ),
+    "finality": _one_of("unassured", "final", "scheduled"),
+    "key_final_at": _optional(_integer),
+    "resurrection_bound_at": _optional(_integer),
+    "backup_detected": lambda value: value is True,
+    "matched_count": _integer,
+    "erased_count": _integer,
+    "deferred_count": _integer,
+    "disposition": _enum(Disposition),
+    "match_basis": _one_of("subject_exact", "subject_exact_plus_derived"),
+    "closed_set_commitment": _KEYED,
+    "closed_set_size": _integer,
+    "request_id": _form(r"obl_[0-9a-f]{32}"),
+    "prior_closure_hash": _optional(_form(r"sha256:[0-9a-f]{64}")),
+    "derived_erased_count": _integer,
+    "external_artifact_count": _integer,
+    "external_ack_count": _integer,
+    "previous_origin": _ORIGIN,
+    "previous_next_seq": _integer,
+}
+
+
+def _is_object(value: object, rules: Mapping[str, Rule], *, complete: bool = False) -> bool:
+    if not isinstance(value, dict):
+        return False
+    fields = cast("dict[str, object]", value)
+    if complete and fields.keys() != rules.keys():
+        return False
+    return all(name in rules and rules[name](item) for name, item in fields.items())
+
+
+def require_content_free(body: Mapping[str, Json]) -> None:
+    """Raise EgressFault unless every field is known and every value has its field's content-free form."""
+    if not _is_object(body, _FIELDS):
+        raise EgressFault("a receipt body holds a field or a value that is not known to be content-free")

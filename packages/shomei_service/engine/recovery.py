@@ -1,0 +1,109 @@
+"""Before the first verb: prove that database and custody belong together, and undo what a restore undid.
+
+CUSTODY.md §2 and §4, SEMANTICS.md §10. Everything is checked before anything is written; a database or a
+custody store that does not fit refuses to open and is left byte for byte as it was.
+"""
+
+from collections.abc import Sequence
+
+from . import disposal, upkeep
+from .custody import Custody, EpochEntry, address
+from .custody.keytree import ROW_BITS
+from .errors import StartRefused
+from .failpoints import failpoint
+from .model import SYSTEM_ACTOR, Cause, Life, MemoryRow, TenantId, new_id
+from .parts import Engine
+from .receipts import bodies
+from .store import memories, tenants
+from .store.unit import Store
+
+
+def recorded(store: Store) -> tuple[str, int]:
+    """Return which installation the database belongs to and the custody epoch it has seen done."""
+    with store.snapshot() as connection:
+        found = tenants.read_installation(connection)
+    if found is None:
+        raise StartRefused("the database holds no installation; run shomei init first")
+    return found
+
+
+def require_belonging(store: Store, custody: Custody) -> None:
+    """Raise StartRefused if rows use leaves that this custody never gave out: it is an old copy."""
+    with store.snapshot() as connection:
+        for tenant in tenants.everyone(connection):
+            first, last = address(tenant.number, 0), address(tenant.number, (1 << ROW_BITS) - 1)
+            newest = tenants.highest_address(connection, first, last)
+            if newest is not None and newest - first >= custody.high_water(tenant.number):
+                raise StartRefused(
+                    "custody is older than the database; put its newest copy back, never an old one"
+                )
+
+
+def recover(engine: Engine) -> None:
+    """Finish every erasure that was begun, and erase again whatever a restored database brought back."""
+    _, epoch = recorded(engine.store)
+    returned = [
+        (tenant_id, rows, entry)
+        for entry in engine.custody.epochs_after(epoch)
+        for tenant_id, rows in _returned(engine, entry).items()
+    ]
+    _restart_logs(engine, {tenant_id for tenant_id, _, _ in returned})
+    failpoint("boot.reerase")
+    for tenant_id, rows, entry in returned:
+        _reerase(engine, tenant_id, rows, entry)
+    upkeep.finish_erasures(engine)
+    with engine.store.transaction() as connection:
+        tenants.advance_epoch(connection, engine.custody.epoch)
+    upkeep.purge(engine)
+
+
+def _returned(engine: Engine, entry: EpochEntry) -> dict[TenantId, list[MemoryRow]]:
+    """Return live rows whose keys are gone, by tenant: only a restored database has them."""
+    with engine.store.snapshot() as connection:
+        rows = memories.at_addresses(connection, entry.addresses)
+    returned: dict[TenantId, list[MemoryRow]] = {}
+    for tenant_id, row in rows:
+        if row.life is Life.LIVE:
+            returned.setdefault(tenant_id, []).append(row)
+    return returned
+
+
+def _restart_logs(engine: Engine, restored: set[TenantId]) -> None:
+    """Begin a new receipt log for every tenant whose database is behind what custody saw. RECEIPTS.md §2."""
+    marks = engine.custody.log_marks()
+    with engine.store.snapshot() as connection:
+        everyone = tenants.everyone(connection)
+    for tenant in everyone:
+        mark = marks.get(tenant.tenant_id)
+        behind = mark is not None and (mark.origin != tenant.log_origin or mark.seq >= tenant.next_seq)
+        if not behind and tenant.tenant_id not in restored:
+            continue
+        previous = (
+            (mark.origin, max(mark.seq + 1, tenant.next_seq))
+            if mark
+            else (tenant.log_origin, tenant.next_seq)
+        )
+        with engine.unit(tenant.tenant_id) as unit:
+            tenants.restart_log(unit, new_id("shomei/"))
+            draft = bodies.log_restart(previous_origin=previous[0], previous_next_seq=previous[1])
+            engine.attest(unit, [draft], actor=SYSTEM_ACTOR)
+        engine.mark_log(tenant.tenant_id, always=True)
+
+
+def _reerase(engine: Engine, tenant_id: TenantId, rows: Sequence[MemoryRow], entry: EpochEntry) -> None:
+    """Delete rows that came back; their tombstones get the ids, times and causes they had before."""
+    cause = Cause(entry.cause)
+    destruction = disposal.stated(engine, disposal.destroy(engine, [row.address for row in rows], cause))
+    with engine.unit(tenant_id) as unit:
+        commitments = engine.commitments(tenants.get(unit))
+        drafts = [
+            bodies.reerase(
+                memory_id=row.memory_id,
+                tombstone_id=commitments.tombstone_id(row.memory_id),
+                original_epoch=entry.epoch,
+                destruction=destruction,
+            )
+            for row in rows
+        ]
+        attested = engine.attest(unit, drafts, actor=SYSTEM_ACTOR)
+        disposal.bury(unit, commitments, rows, attested, at=entry.at, cause=cause)

@@ -1,0 +1,87 @@
+"""Seal a memory into a row and open it again. CUSTODY.md §3: leaf -> row KEK -> DEK -> one key a column."""
+
+import json
+from dataclasses import replace
+from typing import cast
+
+from .custody import Custody
+from .custody.keytree import Address
+from .custody.sealing import Column, RowKeys, RowPlace, new_row, open_dek
+from .errors import IntegrityFault
+from .model import Content, Json, Life, MemoryId, MemoryRow, Pseudonym, TenantId
+from .recall.features import FeaturesMalformed, RowFeatures
+
+_FIRST_VERSION = 1
+
+
+class Rows:
+    """Seals and opens the rows of one installation; keys live for the length of one call."""
+
+    def __init__(self, custody: Custody) -> None:
+        self._custody = custody
+
+    def _place(self, tenant: TenantId, memory_id: MemoryId, version: int) -> RowPlace:
+        return RowPlace(self._custody.installation_id, tenant, memory_id, version)
+
+    def _keys(self, tenant: TenantId, row: MemoryRow) -> RowKeys:
+        leaf = self._custody.derive(Address(row.address))
+        return open_dek(leaf, self._place(tenant, row.memory_id, row.version), row.sealed_dek)
+
+    def seal(
+        self,
+        tenant: TenantId,
+        address: Address,
+        memory_id: MemoryId,
+        content: Content,
+        features: RowFeatures,
+        *,
+        subject: Pseudonym | None,
+        created_at: int,
+    ) -> MemoryRow:
+        """Return a new row, sealed under a fresh DEK under the leaf at `address`."""
+        place = self._place(tenant, memory_id, _FIRST_VERSION)
+        keys, sealed_dek = new_row(self._custody.derive(address), place)
+        return MemoryRow(
+            memory_id=memory_id,
+            address=address,
+            version=_FIRST_VERSION,
+            life=Life.LIVE,
+            subject=subject,
+            created_at=created_at,
+            sealed_dek=sealed_dek,
+            sealed_content=keys.seal(Column.CONTENT, _content_bytes(content)),
+            sealed_recall=keys.seal(Column.RECALL, features.to_bytes()),
+            embedded=features.vectors is not None,
+            intent_id=None,
+        )
+
+    def open_content(self, tenant: TenantId, row: MemoryRow) -> Content:
+        """Return what the row holds. Raise Punctured if its key is gone, IntegrityFault if bytes changed."""
+        return _content(self._keys(tenant, row).open(Column.CONTENT, row.sealed_content))
+
+    def open_features(self, tenant: TenantId, row: MemoryRow) -> RowFeatures:
+        """Return the row's terms and vectors; raises as `open_content` does."""
+        stored = self._keys(tenant, row).open(Column.RECALL, row.sealed_recall)
+        try:
+            return RowFeatures.from_bytes(stored)
+        except FeaturesMalformed as exc:
+            raise IntegrityFault("a row's features are not in a form this version knows") from exc
+
+    def reseal_features(self, tenant: TenantId, row: MemoryRow, features: RowFeatures) -> MemoryRow:
+        """Return the row with new features under the same DEK and a fresh nonce."""
+        sealed = self._keys(tenant, row).seal(Column.RECALL, features.to_bytes())
+        return replace(row, sealed_recall=sealed, embedded=True)
+
+
+def _content_bytes(content: Content) -> bytes:
+    document = [content.text, content.user_id, content.semantic_type, content.metadata]
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _content(plaintext: bytes) -> Content:
+    try:
+        document = cast("tuple[str, str | None, str, dict[str, Json]]", json.loads(plaintext))
+        text, user_id, semantic_type, metadata = document
+    except ValueError as exc:
+        raise IntegrityFault("a row's content is not in a form this version knows") from exc
+    return Content(text, user_id, semantic_type, metadata)

@@ -1,0 +1,72 @@
+"""Intents: erasures that are durable and not finished. What stands here only rolls forward."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, RowMapping, delete, insert, select, update
+
+from ..model import Basis, Cause, Pseudonym, TenantId
+from .records import record
+from .tables import intents
+from .unit import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """One erasure under way. A subject is set for a forget, which owes a closure at its end."""
+
+    intent_id: str
+    cause: Cause
+    basis: Basis
+    actor: str
+    subject: Pseudonym | None
+    matched_count: int
+    erased_count: int
+    created_at: int
+
+
+def _intent(row: RowMapping) -> Intent:
+    return record(Intent, row, cause=Cause(row["cause"]), basis=Basis(row["basis"]))
+
+
+def put(unit: Unit, intent: Intent) -> None:
+    """Store a new intent."""
+    values = {column.name: getattr(intent, column.name) for column in intents.c if column.name != "tenant_id"}
+    unit.connection.execute(insert(intents).values(values | {"tenant_id": unit.tenant}))
+
+
+def get(unit: Unit, intent_id: str) -> Intent | None:
+    """Return the intent as it stands; None once it is done."""
+    query = select(intents).where(intents.c.tenant_id == unit.tenant, intents.c.intent_id == intent_id)
+    row = unit.connection.execute(query).mappings().first()
+    return _intent(row) if row else None
+
+
+def lock(unit: Unit, intent_id: str) -> Intent | None:
+    """Return the intent locked until the unit ends, so that one worker at a time completes it."""
+    query = select(intents).where(intents.c.tenant_id == unit.tenant, intents.c.intent_id == intent_id)
+    row = unit.connection.execute(query.with_for_update()).mappings().first()
+    return _intent(row) if row else None
+
+
+def count_erased(unit: Unit, intent_id: str, count: int) -> None:
+    """Add to what the intent has erased so far."""
+    unit.connection.execute(
+        update(intents)
+        .where(intents.c.tenant_id == unit.tenant, intents.c.intent_id == intent_id)
+        .values(erased_count=intents.c.erased_count + count)
+    )
+
+
+def finish(unit: Unit, intent_id: str) -> None:
+    """Remove a finished intent."""
+    unit.connection.execute(
+        delete(intents).where(intents.c.tenant_id == unit.tenant, intents.c.intent_id == intent_id)
+    )
+
+
+def unfinished(connection: Connection) -> list[tuple[TenantId, str]]:
+    """Return every tenant's unfinished intents, oldest first."""
+    query = select(intents.c.tenant_id, intents.c.intent_id).order_by(
+        intents.c.created_at, intents.c.intent_id
+    )
+    return [(TenantId(row[0]), row[1]) for row in connection.execute(query)]

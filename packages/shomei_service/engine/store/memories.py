@@ -1,0 +1,192 @@
+"""Rows of memories: sealed content beside content-free columns."""
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
+
+from ..model import Life, MemoryId, MemoryRow, Pseudonym, TenantId
+from .records import record
+from .tables import memories
+from .unit import Unit
+
+_IN_CHUNK = 500  # bound parameters in one statement; SQLite's old default allows 999
+_COLUMNS = [
+    memories.c.memory_id,
+    memories.c.address,
+    memories.c.version,
+    memories.c.life,
+    memories.c.subject,
+    memories.c.created_at,
+    memories.c.sealed_dek,
+    memories.c.sealed_content,
+    memories.c.sealed_recall,
+    memories.c.embedded,
+    memories.c.intent_id,
+]
+
+
+def _row(row: RowMapping) -> MemoryRow:
+    return record(MemoryRow, row, life=Life(row["life"]))
+
+
+def _chunks(ids: Sequence[MemoryId]) -> Iterable[Sequence[MemoryId]]:
+    return (ids[at : at + _IN_CHUNK] for at in range(0, len(ids), _IN_CHUNK))
+
+
+def put(unit: Unit, rows: Sequence[MemoryRow], *, semantic_refs: Sequence[str], revision: int) -> None:
+    """Store new rows under one revision."""
+    unit.connection.execute(
+        insert(memories),
+        [
+            {column.name: getattr(row, column.name) for column in _COLUMNS}
+            | {"tenant_id": unit.tenant, "semantic_ref": semantic_ref, "revision": revision}
+            for row, semantic_ref in zip(rows, semantic_refs, strict=True)
+        ],
+    )
+
+
+def find(unit: Unit, memory_id: str) -> MemoryRow | None:
+    """Return the row, whatever its life; None when there is none in this tenant."""
+    query = select(*_COLUMNS).where(memories.c.tenant_id == unit.tenant, memories.c.memory_id == memory_id)
+    row = unit.connection.execute(query).mappings().first()
+    return _row(row) if row else None
+
+
+def lock(unit: Unit, memory_id: str) -> MemoryRow | None:
+    """Return the row locked until the unit ends (SQLite's unit already excludes other writers)."""
+    query = select(*_COLUMNS).where(memories.c.tenant_id == unit.tenant, memories.c.memory_id == memory_id)
+    row = unit.connection.execute(query.with_for_update()).mappings().first()
+    return _row(row) if row else None
+
+
+def live(unit: Unit, ids: Sequence[MemoryId]) -> dict[MemoryId, MemoryRow]:
+    """Return those of the ids that are live, by id."""
+    found: dict[MemoryId, MemoryRow] = {}
+    for chunk in _chunks(ids):
+        query = select(*_COLUMNS).where(
+            memories.c.tenant_id == unit.tenant, memories.c.memory_id.in_(chunk), memories.c.life == Life.LIVE
+        )
+        found |= {row["memory_id"]: _row(row) for row in unit.connection.execute(query).mappings()}
+    return found
+
+
+def page(unit: Unit, *, subject: Pseudonym | None, after: int, limit: int) -> list[MemoryRow]:
+    """Return live rows in the order they were admitted, those of one subject only if it is named."""
+    query = select(*_COLUMNS).where(
+        memories.c.tenant_id == unit.tenant, memories.c.life == Life.LIVE, memories.c.address > after
+    )
+    if subject is not None:
+        query = query.where(memories.c.subject == subject)
+    ordered = query.order_by(memories.c.address).limit(limit)
+    return [_row(row) for row in unit.connection.execute(ordered).mappings()]
+
+
+def of_subject(unit: Unit, subject: Pseudonym) -> list[MemoryRow]:
+    """Return every row of the subject, locked, in the order they were admitted."""
+    query = (
+        select(*_COLUMNS)
+        .where(memories.c.tenant_id == unit.tenant, memories.c.subject == subject)
+        .order_by(memories.c.address)
+        .with_for_update()
+    )
+    return [_row(row) for row in unit.connection.execute(query).mappings()]
+
+
+def of_intent(unit: Unit, intent_id: str, limit: int) -> list[MemoryRow]:
+    """Return rows that the intent is erasing, in the order they were admitted."""
+    query = (
+        select(*_COLUMNS)
+        .where(memories.c.tenant_id == unit.tenant, memories.c.intent_id == intent_id)
+        .order_by(memories.c.address)
+        .limit(limit)
+    )
+    return [_row(row) for row in unit.connection.execute(query).mappings()]
+
+
+def leaves_of_intent(unit: Unit, intent_id: str) -> dict[MemoryId, int]:
+    """Return the ids that the intent is erasing, each with its leaf address."""
+    query = select(memories.c.memory_id, memories.c.address).where(
+        memories.c.tenant_id == unit.tenant, memories.c.intent_id == intent_id
+    )
+    return {MemoryId(row[0]): row[1] for row in unit.connection.execute(query.order_by(memories.c.address))}
+
+
+def mark_erasing(unit: Unit, ids: Sequence[MemoryId], intent_id: str) -> None:
+    """Take live rows out of recall for good; the first durable step of an erase."""
+    for chunk in _chunks(ids):
+        unit.connection.execute(
+            update(memories)
+            .where(memories.c.tenant_id == unit.tenant, memories.c.memory_id.in_(chunk))
+            .values(life=Life.ERASING, intent_id=intent_id)
+        )
+
+
+def remove(unit: Unit, ids: Sequence[MemoryId]) -> None:
+    """Delete rows, sealed columns and all."""
+    for chunk in _chunks(ids):
+        unit.connection.execute(
+            delete(memories).where(memories.c.tenant_id == unit.tenant, memories.c.memory_id.in_(chunk))
+        )
+
+
+def changed_after(unit: Unit, revision: int) -> list[tuple[int, MemoryRow]]:
+    """Return live rows stored or embedded after the revision, each with its own revision."""
+    query = select(memories.c.revision, *_COLUMNS).where(
+        memories.c.tenant_id == unit.tenant, memories.c.revision > revision, memories.c.life == Life.LIVE
+    )
+    return [(row["revision"], _row(row)) for row in unit.connection.execute(query).mappings()]
+
+
+def not_embedded(connection: Connection, limit: int) -> list[tuple[TenantId, MemoryRow]]:
+    """Return live rows of any tenant that still lack their vectors, oldest first."""
+    query = (
+        select(memories.c.tenant_id, *_COLUMNS)
+        .where(memories.c.embedded.is_(False), memories.c.life == Life.LIVE)
+        .order_by(memories.c.address)
+        .limit(limit)
+    )
+    return [(TenantId(row["tenant_id"]), _row(row)) for row in connection.execute(query).mappings()]
+
+
+def count_not_embedded(connection: Connection) -> int:
+    """Return how many live rows still lack their vectors."""
+    query = select(func.count()).where(memories.c.embedded.is_(False), memories.c.life == Life.LIVE)
+    return connection.execute(query).scalar_one()
+
+
+def put_recall(unit: Unit, row: MemoryRow, sealed_recall: bytes, *, revision: int) -> bool:
+    """Replace the row's sealed recall column; False if it was erased or changed meanwhile."""
+    done = unit.connection.execute(
+        update(memories)
+        .where(
+            memories.c.tenant_id == unit.tenant,
+            memories.c.memory_id == row.memory_id,
+            memories.c.life == Life.LIVE,
+            memories.c.version == row.version,
+        )
+        .values(sealed_recall=sealed_recall, embedded=True, revision=revision)
+    )
+    return done.rowcount == 1
+
+
+def with_semantic_type(unit: Unit, semantic_ref: str) -> list[MemoryId]:
+    """Return the ids of live rows of one semantic type, given as its keyed hash."""
+    query = select(memories.c.memory_id).where(
+        memories.c.tenant_id == unit.tenant,
+        memories.c.semantic_ref == semantic_ref,
+        memories.c.life == Life.LIVE,
+    )
+    return [MemoryId(value) for value in unit.connection.execute(query).scalars()]
+
+
+def at_addresses(connection: Connection, addresses: Sequence[int]) -> list[tuple[TenantId, MemoryRow]]:
+    """Return rows of any tenant by leaf address; recovery asks, before the port opens."""
+    found: list[tuple[TenantId, MemoryRow]] = []
+    for start in range(0, len(addresses), _IN_CHUNK):
+        query = select(memories.c.tenant_id, *_COLUMNS).where(
+            memories.c.address.in_(addresses[start : start + _IN_CHUNK])
+        )
+        for row in connection.execute(query).mappings():
+            tenant = TenantId(row["tenant_id"])
+            found.append((tenant, _row(row)))
+    return found

@@ -1,0 +1,44 @@
+"""Bring a database to the newest schema, or say that it is not there. Migrations run in one transaction."""
+
+from pathlib import Path
+
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+
+from .tables import metadata
+
+_MIGRATIONS = Path(__file__).with_name("migrations")
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+    return config
+
+
+def newest() -> str:
+    """Return the id of the newest migration this code knows."""
+    head = ScriptDirectory.from_config(_config()).get_current_head()
+    assert head is not None, "the package ships its migrations"  # noqa: S101
+    return head
+
+
+def current(connection: Connection) -> str | None:
+    """Return the id of the migration the database is at; None for an empty database."""
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def upgrade(connection: Connection) -> None:
+    """Run every migration the database lacks, inside the caller's transaction."""
+    config = _config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def drift(connection: Connection) -> list[object]:
+    """Return what differs between the database and tables.py; empty when they agree."""
+    return list(compare_metadata(MigrationContext.configure(connection), metadata))

@@ -1,0 +1,91 @@
+"""Tenants and the installation: who is here, and each tenant's place in its receipt log."""
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from ..errors import NotFound
+from ..model import Tenant
+from .records import record
+from .tables import installation, memories, tenants
+from .unit import Unit
+
+
+def put_installation(connection: Connection, installation_id: str, *, at: int) -> None:
+    """Record which installation this database belongs to; once, by init."""
+    connection.execute(
+        insert(installation).values(installation_id=installation_id, custody_epoch=0, created_at=at)
+    )
+
+
+def read_installation(connection: Connection) -> tuple[str, int] | None:
+    """Return the installation id and the custody epoch the database has seen done."""
+    row = connection.execute(select(installation.c.installation_id, installation.c.custody_epoch)).first()
+    return (row[0], row[1]) if row else None
+
+
+def advance_epoch(connection: Connection, epoch: int) -> None:
+    """Record that everything up to this custody epoch is reflected here; never goes back."""
+    table = installation
+    connection.execute(update(table).where(table.c.custody_epoch < epoch).values(custody_epoch=epoch))
+
+
+def put(connection: Connection, tenant: Tenant) -> None:
+    """Store a new tenant."""
+    connection.execute(
+        insert(tenants).values({column: getattr(tenant, column) for column in tenants.c.keys()})  # noqa: SIM118
+    )
+
+
+def everyone(connection: Connection) -> list[Tenant]:
+    """Return all tenants, oldest first."""
+    return [
+        record(Tenant, row)
+        for row in connection.execute(select(tenants).order_by(tenants.c.number)).mappings()
+    ]
+
+
+def get(unit: Unit) -> Tenant:
+    """Return the unit's tenant. Raise NotFound if there is none."""
+    row = (
+        unit.connection.execute(select(tenants).where(tenants.c.tenant_id == unit.tenant)).mappings().first()
+    )
+    if row is None:
+        raise NotFound("there is no such tenant")
+    return record(Tenant, row)
+
+
+def take_sequence(unit: Unit, count: int, *, now: int) -> Tenant:
+    """Take `count` places in the tenant's log; return the tenant as it was with `last_applied_at` set.
+
+    `next_seq` of the answer is the first place taken, `revision` the tenant's new revision. Times
+    never run backwards within a tenant (RELIABILITY.md T-14). The row stays locked until the end.
+    """
+    table = tenants
+    later = func.max if unit.connection.dialect.name == "sqlite" else func.greatest
+    row = (
+        unit.connection.execute(
+            update(table)
+            .where(table.c.tenant_id == unit.tenant)
+            .values(
+                next_seq=table.c.next_seq + count,
+                revision=table.c.revision + 1,
+                last_applied_at=later(table.c.last_applied_at, now),
+            )
+            .returning(*table.c)
+        )
+        .mappings()
+        .one()
+    )
+    return record(Tenant, row, next_seq=row["next_seq"] - count)
+
+
+def restart_log(unit: Unit, origin: str) -> None:
+    """Begin a new receipt log for the tenant at sequence 0. RECEIPTS.md §2."""
+    unit.connection.execute(
+        update(tenants).where(tenants.c.tenant_id == unit.tenant).values(log_origin=origin, next_seq=0)
+    )
+
+
+def highest_address(connection: Connection, low: int, high: int) -> int | None:
+    """Return the highest leaf address in use between the bounds, low included."""
+    column = memories.c.address
+    return connection.execute(select(func.max(column)).where(column >= low, column < high)).scalar()

@@ -1,0 +1,69 @@
+"""Tombstones: the content-free rows left after disposal, and the closed set of a subject."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import RowMapping, func, insert, select, update
+
+from ..model import Cause, MemoryId, Pseudonym, Tombstone
+from .records import record
+from .tables import tombstones
+from .unit import Store, Unit
+
+_COLUMNS = [column for column in tombstones.c if column.name != "tenant_id"]
+
+
+def _tombstone(row: RowMapping) -> Tombstone:
+    return record(Tombstone, row, cause=Cause(row["cause"]))
+
+
+def put(unit: Unit, stones: Sequence[Tombstone]) -> None:
+    """Store new tombstones."""
+    unit.connection.execute(
+        insert(tombstones),
+        [
+            {column.name: getattr(stone, column.name) for column in _COLUMNS} | {"tenant_id": unit.tenant}
+            for stone in stones
+        ],
+    )
+
+
+def of_memory(unit: Unit, memory_id: str) -> Tombstone | None:
+    """Return the tombstone of an erased memory."""
+    query = select(*_COLUMNS).where(
+        tombstones.c.tenant_id == unit.tenant, tombstones.c.memory_id == memory_id
+    )
+    row = unit.connection.execute(query).mappings().first()
+    return _tombstone(row) if row else None
+
+
+def of_subject(unit: Unit, subject: Pseudonym) -> list[Tombstone]:
+    """Return every tombstone of the subject at rest."""
+    query = select(*_COLUMNS).where(tombstones.c.tenant_id == unit.tenant, tombstones.c.subject == subject)
+    return [
+        _tombstone(row)
+        for row in unit.connection.execute(query.order_by(tombstones.c.tombstone_id)).mappings()
+    ]
+
+
+def count_of_subject(unit: Unit, subject: Pseudonym) -> int:
+    """Return how many of the subject's memories have been erased so far."""
+    query = select(func.count()).where(tombstones.c.tenant_id == unit.tenant, tombstones.c.subject == subject)
+    return unit.connection.execute(query).scalar_one()
+
+
+def mark_purged(store: Store, erased_before: Sequence[MemoryId]) -> None:
+    """Record that no copy of these rows is left in the database's own files."""
+    with store.transaction() as connection:
+        for start in range(0, len(erased_before), 500):
+            connection.execute(
+                update(tombstones)
+                .where(tombstones.c.memory_id.in_(erased_before[start : start + 500]))
+                .values(physically_purged=True)
+            )
+
+
+def not_purged(store: Store) -> list[MemoryId]:
+    """Return the memories whose tombstones do not say yet that their bytes are gone."""
+    with store.snapshot() as connection:
+        query = select(tombstones.c.memory_id).where(tombstones.c.physically_purged.is_(False))
+        return [MemoryId(value) for value in connection.execute(query).scalars()]

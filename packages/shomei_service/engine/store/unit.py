@@ -1,0 +1,188 @@
+"""One transaction in one tenant. Writers queue here, so SQLite never has to refuse one.
+
+A `Unit` is what every store function takes first: no query can be written without a tenant.
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from ..errors import EngineError, StartRefused, StorageUnavailable
+from ..model import TenantId
+from . import schema
+
+_BUSY_TIMEOUT_S = 10
+_PRAGMAS = (
+    "journal_mode=WAL",
+    "synchronous=FULL",
+    "secure_delete=ON",
+    "foreign_keys=ON",
+    "temp_store=MEMORY",
+)
+_ASSERTED = {"journal_mode": "wal", "synchronous": "2", "secure_delete": "1", "foreign_keys": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """An open transaction and the only tenant it may touch."""
+
+    connection: Connection
+    tenant: TenantId
+
+
+class Store:
+    """The database, opened. Made by `create` or `open`, never by guessing which of the two is meant."""
+
+    def __init__(self, url: str) -> None:
+        self._url = make_url(url)
+        self.is_sqlite: bool = self._url.get_backend_name() == "sqlite"
+        self._writing: AbstractContextManager[object] = threading.RLock() if self.is_sqlite else nullcontext()
+        self._engine: Engine = create_engine(
+            self._url,
+            hide_parameters=True,
+            **({"connect_args": {"timeout": _BUSY_TIMEOUT_S}} if self.is_sqlite else {"pool_pre_ping": True}),
+        )
+        if self.is_sqlite:
+            event.listen(self._engine, "connect", _configure_sqlite)
+            event.listen(self._engine, "begin", _begin_sqlite)
+
+    @property
+    def path(self) -> Path | None:
+        """The database file, for SQLite."""
+        return Path(self._url.database) if self.is_sqlite and self._url.database else None
+
+    @classmethod
+    def create(cls, url: str) -> "Store":
+        """Make the database and its schema. Raise StartRefused if it already holds an installation."""
+        store = cls(url)
+        if store.path is not None:
+            _touch_private(store.path)
+        with store.transaction() as connection:
+            if schema.current(connection) is not None:
+                raise StartRefused(
+                    "the database already holds an installation; init creates, it never replaces"
+                )
+            schema.upgrade(connection)
+        return store
+
+    @classmethod
+    def open(cls, url: str) -> "Store":
+        """Open an existing database at the newest schema, or raise StartRefused and change nothing."""
+        store = cls.existing(url)
+        with store.snapshot() as connection:
+            found = schema.current(connection)
+        if found is None:
+            raise StartRefused("the database is empty; run shomei init first")
+        if found != schema.newest():
+            raise StartRefused("the database is not at this version's schema; run shomei migrate")
+        return store
+
+    @classmethod
+    def existing(cls, url: str) -> "Store":
+        """Connect to a database that is there, at whatever schema. Raise StartRefused if none is."""
+        store = cls(url)
+        if store.path is not None and not store.path.is_file():
+            raise StartRefused("there is no database here; run shomei init first")
+        return store
+
+    def migrate(self) -> str:
+        """Bring an existing database to the newest schema, in one transaction; return the schema's id."""
+        with self.transaction() as connection:
+            if schema.current(connection) is None:
+                raise StartRefused("the database is empty; run shomei init first")
+            schema.upgrade(connection)
+        return schema.newest()
+
+    @contextmanager
+    def transaction(self) -> Generator[Connection]:
+        """Yield a writing transaction that commits at the end; raise StorageUnavailable if it cannot."""
+        with self._writing, _as_unavailable(), self._engine.connect() as connection:
+            connection.execution_options(writes=True)
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def snapshot(self) -> Generator[Connection]:
+        """Yield a reading transaction: one consistent view, never blocked by a writer on SQLite."""
+        with _as_unavailable(), self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def unit(self, tenant: TenantId) -> Generator[Unit]:
+        """Yield a writing unit of one tenant."""
+        with self.transaction() as connection:
+            yield Unit(connection, tenant)
+
+    @contextmanager
+    def reading(self, tenant: TenantId) -> Generator[Unit]:
+        """Yield a reading unit of one tenant."""
+        with self.snapshot() as connection:
+            yield Unit(connection, tenant)
+
+    def truncate_log(self) -> bool:
+        """Empty SQLite's write-ahead log; return whether nothing of it is left. False elsewhere."""
+        if not self.is_sqlite:
+            return False
+        with self._writing, _as_unavailable():
+            raw = self._engine.raw_connection()
+            try:
+                row = raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                raw.close()
+        return bool(row is not None and row[0] == 0)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
+
+
+@contextmanager
+def _as_unavailable() -> Generator[None]:
+    """Turn the driver's errors, which may quote SQL, into our one fixed sentence."""
+    try:
+        yield
+    except EngineError:
+        raise
+    except (DBAPIError, PoolTimeout) as exc:
+        raise StorageUnavailable("the database does not answer or is full") from exc
+    except SQLAlchemyError as exc:
+        raise StorageUnavailable("the database could not do that") from exc
+
+
+def _touch_private(path: Path) -> None:
+    """Create the file 0600 before SQLite does, so that it is never open to others."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        if path.stat().st_size:
+            raise StartRefused(
+                "the database already holds an installation; init creates, it never replaces"
+            ) from None
+
+
+def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    """Set and read back what durability and erasure stand on. CONTRACT.md §6, T-06."""
+    connection.isolation_level = None  # we begin transactions ourselves
+    cursor = connection.cursor()
+    for pragma in _PRAGMAS:
+        cursor.execute("PRAGMA " + pragma)
+    for name, wanted in _ASSERTED.items():
+        found = str(cursor.execute("PRAGMA " + name).fetchone()[0])
+        if found != wanted:
+            raise StartRefused(
+                "SQLite does not keep the durability and erasure settings this service stands on"
+            )
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,108 @@
+"""API keys and tenants: who may ask, made and revoked by the operator. CONTRACT.md §3."""
+
+import hashlib
+import hmac
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Final
+
+from ..custody import address
+from ..errors import Invalid, NotFound, Unauthenticated
+from ..model import Caller, Scope, Tenant, TenantId, new_id
+from ..parts import Engine
+from ..store import access, tenants
+from ..store.access import ApiKey
+
+_TOKEN: Final = re.compile(r"shm_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
+_LABEL: Final = re.compile(r"[a-z0-9_]{1,64}")
+_NOBODY: Final = bytes(
+    32
+)  # compared against when there is no such key, so that both answers take the same path
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key just made; the token is shown once and kept nowhere."""
+
+    key_id: str
+    scope: Scope
+    token: str
+
+
+def authenticate(engine: Engine, token: str) -> Caller:
+    """Return who holds the token. Raise Unauthenticated for malformed, unknown and revoked alike."""
+    match = _TOKEN.fullmatch(token)
+    if match is None:
+        raise Unauthenticated("a valid API key is required")
+    with engine.store.snapshot() as connection:
+        key = access.find(connection, match[1])
+    presented = hashlib.sha256(match[2].encode()).digest()
+    genuine = hmac.compare_digest(presented, key.secret_sha256 if key else _NOBODY)
+    if key is None or not genuine or key.revoked_at is not None:
+        raise Unauthenticated("a valid API key is required")
+    scopes = frozenset({Scope.DATA, Scope.ADMIN} if key.scope is Scope.ADMIN else {Scope.DATA})
+    return Caller(key.tenant_id, f"key_{key.key_id}", scopes)
+
+
+def create_key(engine: Engine, tenant_id: TenantId, scope: Scope) -> NewKey:
+    """Make a key of 256 random bits for the tenant. Raise NotFound if there is no such tenant."""
+    key_id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+    with engine.unit(tenant_id) as unit:
+        tenants.get(unit)
+        access.put(
+            unit,
+            ApiKey(
+                tenant_id=tenant_id,
+                key_id=key_id,
+                secret_sha256=hashlib.sha256(secret.encode()).digest(),
+                scope=scope,
+                created_at=engine.clock.now(),
+                revoked_at=None,
+            ),
+        )
+    return NewKey(key_id, scope, f"shm_{key_id}_{secret}")
+
+
+def list_keys(engine: Engine, tenant_id: TenantId) -> list[ApiKey]:
+    """Return the tenant's keys, without secrets, oldest first."""
+    with engine.reading(tenant_id) as unit:
+        return access.of_tenant(unit)
+
+
+def revoke_key(engine: Engine, tenant_id: TenantId, key_id: str) -> None:
+    """Revoke a key, in every process from its next call on. Raise NotFound if it is not active."""
+    with engine.unit(tenant_id) as unit:
+        if not access.revoke(unit, key_id, at=engine.clock.now()):
+            raise NotFound("there is no such active key")
+
+
+def create_tenant(engine: Engine, label: str) -> Tenant:
+    """Make a tenant with its own part of the key tree, commitment key and receipt log.
+
+    Raises Invalid unless the label is a registered code: lower-case letters, digits and underscores.
+    """
+    if _LABEL.fullmatch(label) is None:
+        raise Invalid("a tenant's label is 1 to 64 of a-z, 0-9 and underscore")
+    now = engine.clock.now()
+    tenant = Tenant(
+        tenant_id=TenantId(secrets.token_hex(16)),
+        number=engine.custody.lease_tenant(),
+        label=label,
+        commit_key_id=new_id("ck_"),
+        log_origin=new_id("shomei/"),
+        next_seq=0,
+        revision=0,
+        last_applied_at=now,
+        created_at=now,
+    )
+    engine.custody.derive(address(tenant.number, 0))  # the commitment key is there before the tenant is
+    with engine.store.transaction() as connection:
+        tenants.put(connection, tenant)
+    return tenant
+
+
+def list_tenants(engine: Engine) -> list[Tenant]:
+    """Return all tenants, oldest first."""
+    with engine.store.snapshot() as connection:
+        return tenants.everyone(connection)

@@ -1,0 +1,53 @@
+"""Read memories by id or page by page: recallable rows only. CONTRACT.md §1."""
+
+from .. import limits, policy
+from ..errors import Invalid
+from ..model import Caller, MemoryId, MemoryPage, MemoryRow, Recalled, Scope
+from ..parts import Engine
+from ..store import memories, tenants
+
+_FIRST = "0"
+
+
+def get(engine: Engine, caller: Caller, memory_id: str) -> Recalled:
+    """Return one recallable memory. Raise NotFound for other ids, IntegrityFault if its bytes changed."""
+    caller.require(Scope.DATA)
+    with engine.reading(caller.tenant) as unit:
+        row = policy.require_recallable(memories.find(unit, memory_id))
+    return recalled(engine, caller, row)
+
+
+def recalled(engine: Engine, caller: Caller, row: MemoryRow) -> Recalled:
+    """Open a row that policy lets the caller see."""
+    content = engine.rows.open_content(caller.tenant, row)
+    return Recalled(MemoryId(row.memory_id), content, row.created_at)
+
+
+def page(
+    engine: Engine, caller: Caller, *, user_id: str | None = None, cursor: str | None = None, limit: int = 50
+) -> MemoryPage:
+    """Return recallable memories in the order they were added, the subject's only if one is named.
+
+    Raises Invalid for a cursor that no page gave out or a limit outside 1..500.
+    """
+    caller.require(Scope.DATA)
+    policy.require_count(limit, largest=limits.PAGE_ROWS)
+    after = _position(cursor or _FIRST)
+    with engine.reading(caller.tenant) as unit:
+        subject = None
+        if user_id is not None:
+            policy.require_subject(user_id)
+            subject = engine.commitments(tenants.get(unit)).subject(user_id)
+        rows = memories.page(unit, subject=subject, after=after, limit=limit + 1)
+    more = len(rows) > limit
+    shown = rows[:limit]
+    return MemoryPage(
+        memories=[recalled(engine, caller, row) for row in shown],
+        next_cursor=format(shown[-1].address, "x") if more else None,
+    )
+
+
+def _position(cursor: str) -> int:
+    if not 1 <= len(cursor) <= 14 or any(digit not in "0123456789abcdef" for digit in cursor):
+        raise Invalid("cursor is not one that a page gave out")
+    return int(cursor, 16)

@@ -1,0 +1,101 @@
+"""The environment as frozen Settings: the service's only reader of it. CONTRACT.md §4."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from .engine.errors import StartRefused
+
+
+class CustodyKind(StrEnum):
+    """Who holds the epoch key."""
+
+    LOCAL_FILE = "local-file"
+
+
+class SignerKind(StrEnum):
+    """Who signs receipts."""
+
+    LOCAL_FILE = "local-file"
+    NONE = "none"
+
+
+class Environment(StrEnum):
+    """Production refuses what is for development only."""
+
+    DEVELOPMENT = "development"
+    PRODUCTION = "production"
+
+
+class Settings(BaseSettings):
+    """The effective settings; each is SHOMEI_ and its name in upper case."""
+
+    model_config = SettingsConfigDict(env_prefix="SHOMEI_", frozen=True, extra="ignore")
+
+    home: Path = Path("shomei")
+    data_dir: Path | None = None
+    custody_dir: Path | None = None
+    key_dir: Path | None = None
+    database_url: str | None = None
+    custody_url: str | None = None
+    custody: CustodyKind = CustodyKind.LOCAL_FILE
+    signer: SignerKind = SignerKind.LOCAL_FILE
+    env: Environment = Environment.DEVELOPMENT
+    snapshot_retention_days: int | None = Field(default=None, ge=0, le=36_500)
+    embedder: str = "builtin"
+    host: str = "127.0.0.1"
+    port: int = Field(default=8088, ge=0, le=65_535)
+    insecure_http: bool = False
+    log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
+    failpoints: str = ""
+
+    @property
+    def data(self) -> Path:
+        """Where the database lives when it is SQLite."""
+        return self.data_dir or self.home / "data"
+
+    @property
+    def custody_store(self) -> Path:
+        """Where the custody store lives when it is SQLite; never with the database's backups."""
+        return self.custody_dir or self.home / "custody"
+
+    @property
+    def keys(self) -> Path:
+        """Where local-file custody and the local-file signer keep their keys."""
+        return self.key_dir or self.home / "keys"
+
+    @property
+    def database(self) -> str:
+        """The database's SQLAlchemy URL."""
+        return self.database_url or f"sqlite:///{(self.data / 'shomei.db').absolute()}"
+
+    @property
+    def custody_database(self) -> str:
+        """The custody store's SQLAlchemy URL."""
+        return self.custody_url or f"sqlite:///{(self.custody_store / 'custody.db').absolute()}"
+
+    def shown(self) -> dict[str, str]:
+        """Return the effective settings without anything secret: URLs are shown without user and password."""
+        values = {
+            f"SHOMEI_{name.upper()}": str(value)
+            for name, value in self.model_dump().items()
+            if value is not None
+        }
+        for name in ("SHOMEI_DATABASE_URL", "SHOMEI_CUSTODY_URL"):
+            if name in values:
+                values[name] = values[name].split("://", 1)[0] + "://(set)"
+        return values
+
+
+def read_settings() -> Settings:
+    """Return this process's settings; name the wrong ones on stderr and raise StartRefused."""
+    try:
+        return Settings()
+    except ValidationError as exc:
+        for error in exc.errors(include_input=False, include_url=False):
+            name = "SHOMEI_" + "_".join(str(part) for part in error["loc"]).upper()
+            print(f"{name}: {error['msg']}", file=sys.stderr)  # noqa: T201
+        raise StartRefused("a setting is not valid") from None
