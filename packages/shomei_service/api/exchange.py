@@ -1,0 +1,106 @@
+"""One request and its answer: every route takes these steps, in the contract's order. CONTRACT.md §2."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar, cast
+
+from starlette.types import Receive, Send
+from starlette.types import Scope as Request
+
+from ..engine.errors import EngineError
+from ..engine.model import Caller, Json, Scope
+from ..engine.parts import Engine
+from ..engine.verbs import access
+from . import auth, bodies, errors, paths, reading
+from .bodies import SINGLE, Allowance, ClientGone
+from .journal import REQUEST_ID, log_fault
+from .lanes import Lane, Lanes
+from .replies import Reply, reply
+from .schemas import Nothing, Shape
+
+B = TypeVar("B", bound=Shape)
+Q = TypeVar("Q", bound=Shape)
+
+_NO_FIELDS: Final[Mapping[type[EngineError], Mapping[str, Json]]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Ask(Generic[B, Q]):
+    """A request that is authenticated, in scope and well formed."""
+
+    engine: Engine
+    caller: Caller
+    memory_id: str
+    body: B
+    query: Q
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(Generic[B, Q]):
+    """One line of CONTRACT.md §1: what a route needs, what it reads and what it does."""
+
+    method: str
+    path: str
+    scope: Scope
+    act: Callable[[Ask[B, Q]], Mapping[str, object]]
+    answer: type
+    body: type[B]
+    query: type[Q]
+    lane: Lane
+    allowance: Allowance = SINGLE
+    refused: Mapping[type[EngineError], Mapping[str, Json]] = field(default_factory=lambda: _NO_FIELDS)
+
+
+AnyOperation = Operation[Shape, Shape]
+
+
+class Exchange:
+    """An operation as an ASGI application."""
+
+    def __init__(self, operation: Operation[B, Q], engine: Engine, lanes: Lanes) -> None:
+        self.operation = cast(AnyOperation, operation)
+        self._engine = engine
+        self._lanes = lanes
+
+    async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
+        """Answer the request, or say nothing to a client that is gone."""
+        try:
+            answer = await self._answer(request, receive)
+        except ClientGone:
+            return
+        except EngineError as error:
+            answer = self._refuse(error, cast(str, request[REQUEST_ID]))
+        await answer.send(send)
+
+    async def _answer(self, request: Request, receive: Receive) -> Reply:
+        operation = self.operation
+        # 1. 401, then 403: nothing of the request is read for a caller who may not ask.
+        caller = await self._lanes.run(Lane.ADMIT, access.authenticate, self._engine, auth.bearer(request))
+        caller.require(operation.scope)
+        # 2. 413, then 422 as far as headers tell.
+        raw = b""
+        if operation.body is not Nothing:
+            raw = await bodies.take(request, receive, operation.allowance.octets)
+            bodies.require_json(request)
+        # 3. The rest is work, and leaves the event loop.
+        return await self._lanes.run(operation.lane, self._work, request, caller, raw)
+
+    def _work(self, request: Request, caller: Caller, raw: bytes) -> Reply:
+        operation = self.operation
+        # 422, then 404 for an id that names nothing, then whatever the verb says.
+        ask = Ask(
+            engine=self._engine,
+            caller=caller,
+            body=reading.read_body(operation.body, raw, operation.allowance)
+            if operation.body is not Nothing
+            else Nothing(),
+            query=reading.read_query(operation.query, cast(bytes, request["query_string"])),
+            memory_id=paths.decode(cast(Mapping[str, str], request["path_params"]).get("memory_id", "")),
+        )
+        return reply(operation.act(ask))
+
+    def _refuse(self, error: EngineError, request_id: str) -> Reply:
+        status = errors.status_of(error)
+        if status >= 500:
+            log_fault(error, request_id)
+        return errors.refuse(error, request_id, self.operation.refused.get(type(error)))

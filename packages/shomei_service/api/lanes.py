@@ -1,0 +1,54 @@
+"""Bounded threads for the engine's work, so that no kind of call starves another. RELIABILITY.md §6."""
+
+import functools
+from collections import Counter
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final, ParamSpec, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from .errors import Busy
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+QUEUE: Final = 256  # RELIABILITY.md §6: workers' queue
+
+
+class Lane(StrEnum):
+    """Which threads a call may use; erasing never queues behind recall."""
+
+    ADMIT = "admit"
+    RECALL = "recall"
+    REMEMBER = "remember"
+    BATCH = "batch"
+    GOVERN = "govern"
+
+
+# Waiting for a shared commit takes a thread but no processor; recall takes processor, a batch memory.
+_THREADS: Final = {Lane.ADMIT: 8, Lane.RECALL: 16, Lane.REMEMBER: 64, Lane.BATCH: 2, Lane.GOVERN: 64}
+
+
+class Lanes:
+    """The service's threads, a fixed number to a lane, and a fixed queue before each."""
+
+    def __init__(self) -> None:
+        self._limiters = {lane: anyio.CapacityLimiter(threads) for lane, threads in _THREADS.items()}
+        self._inside = Counter[Lane]()
+
+    async def run(self, lane: Lane, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run the work in the lane and return what it returns; what has begun completes, whoever hangs up.
+
+        Raises Busy instead of queueing without end.
+        """
+        if self._inside[lane] >= _THREADS[lane] + QUEUE:
+            raise Busy("more work is waiting than this service holds; try again")
+        self._inside[lane] += 1
+        try:
+            return await anyio.to_thread.run_sync(
+                functools.partial(work, *args, **kwargs), limiter=self._limiters[lane]
+            )
+        finally:
+            self._inside[lane] -= 1

@@ -1,0 +1,162 @@
+"""Remember, read, delete and check single memories. CONTRACT.md §1."""
+
+from typing import Final, cast
+
+from ...engine.errors import Held, NotFound, Unsupported
+from ...engine.model import Added, JsonObject, LawfulBasis, NewMemory, Recalled, Scope
+from ...engine.verbs import add, erase, read, status
+from ..answers import AddAnswer, AddedMemory, DeleteAnswer, Memory, PageAnswer, StatusAnswer, proof
+from ..bodies import BATCH
+from ..exchange import Ask, Operation
+from ..lanes import Lane
+from ..schemas import BatchBody, DeleteQuery, NewMemoryBody, Nothing, PageQuery
+
+_DELETED: Final = "memory deleted (governed crypto-erasure)"
+
+
+def add_memory(ask: Ask[NewMemoryBody, Nothing]) -> AddAnswer:
+    """Remember one memory."""
+    return {"results": [_added(add.add(ask.engine, ask.caller, _new(ask.body)))]}
+
+
+def add_memories(ask: Ask[BatchBody, Nothing]) -> AddAnswer:
+    """Remember up to a thousand memories, all or none."""
+    news = [_new(body) for body in ask.body.memories]
+    return {"results": [_added(one) for one in add.add_batch(ask.engine, ask.caller, news)]}
+
+
+def get_memory(ask: Ask[Nothing, Nothing]) -> Memory:
+    """Read one recallable memory."""
+    return _memory(read.get(ask.engine, ask.caller, ask.memory_id))
+
+
+def list_memories(ask: Ask[Nothing, PageQuery]) -> PageAnswer:
+    """Read recallable memories page by page."""
+    query = ask.query
+    page = read.page(ask.engine, ask.caller, user_id=query.user_id, cursor=query.cursor, limit=query.limit)
+    return {"results": [_memory(one) for one in page.memories], "next_cursor": page.next_cursor}
+
+
+def delete_memory(ask: Ask[Nothing, DeleteQuery]) -> DeleteAnswer:
+    """Erase one memory and prove it."""
+    if ask.query.derived is not None:
+        raise Unsupported("erasing what was derived from a memory is not built yet")
+    erased = erase.erase(ask.engine, ask.caller, ask.memory_id, ask.query.basis)
+    return {
+        "message": _DELETED,
+        "deleted": True,
+        "key_custody": erased.key_custody,
+        "retirement_hashes": erased.retirement_hashes,
+        **proof(erased.receipt),
+    }
+
+
+def check_memory(ask: Ask[Nothing, Nothing]) -> StatusAnswer:
+    """Say how one memory stands."""
+    found = status.status(ask.engine, ask.caller, ask.memory_id)
+    if found.valid is None:
+        return {"valid": None, "reason": "not_found"}
+    return {
+        "valid": found.valid,
+        "retrieval_safe": found.retrieval_safe,
+        "embedding_retired": found.embedding_retired,
+        "physically_purged": found.physically_purged,
+        "failures": list(found.failures),
+    }
+
+
+def _new(body: NewMemoryBody) -> NewMemory:
+    """Return what to remember. Raises Unsupported for what the service could only pretend to honour."""
+    if body.derived_from or body.purposes or body.expires_at is not None:
+        raise Unsupported("derived_from, purposes and expires_at are not built yet")
+    if body.lawful_basis is LawfulBasis.CONSENT:
+        raise Unsupported("consent as the lawful basis is not built yet")
+    return NewMemory(
+        text=body.messages,
+        user_id=body.user_id,
+        semantic_type=body.semantic_type,
+        metadata=cast(JsonObject, body.metadata),
+        lawful_basis=body.lawful_basis,
+    )
+
+
+def _added(added: Added) -> AddedMemory:
+    return {"id": added.memory_id, "memory": added.text, "event": "ADD", **proof(added.receipt)}
+
+
+def _memory(recalled: Recalled) -> Memory:
+    content = recalled.content
+    return {
+        "id": recalled.memory_id,
+        "memory": content.text,
+        "user_id": content.user_id,
+        "semantic_type": content.semantic_type,
+        "metadata": content.metadata,
+        "created_at": recalled.created_at,
+    }
+
+
+OPERATIONS: Final = (
+    Operation(
+        method="POST",
+        path="/v1/memories",
+        scope=Scope.DATA,
+        act=add_memory,
+        answer=AddAnswer,
+        body=NewMemoryBody,
+        query=Nothing,
+        lane=Lane.REMEMBER,
+    ),
+    Operation(
+        method="POST",
+        path="/v1/memories/batch",
+        scope=Scope.DATA,
+        act=add_memories,
+        answer=AddAnswer,
+        body=BatchBody,
+        query=Nothing,
+        lane=Lane.BATCH,
+        allowance=BATCH,
+    ),
+    Operation(
+        method="GET",
+        path="/v1/memories",
+        scope=Scope.DATA,
+        act=list_memories,
+        answer=PageAnswer,
+        body=Nothing,
+        query=PageQuery,
+        lane=Lane.RECALL,
+    ),
+    Operation(
+        method="GET",
+        path="/v1/memories/{memory_id}",
+        scope=Scope.DATA,
+        act=get_memory,
+        answer=Memory,
+        body=Nothing,
+        query=Nothing,
+        lane=Lane.RECALL,
+    ),
+    Operation(
+        method="DELETE",
+        path="/v1/memories/{memory_id}",
+        scope=Scope.ADMIN,
+        act=delete_memory,
+        answer=DeleteAnswer,
+        body=Nothing,
+        query=DeleteQuery,
+        lane=Lane.GOVERN,
+        refused={NotFound: {"deleted": False}, Held: {"deleted": False, "held": True}},
+    ),
+    Operation(
+        method="GET",
+        path="/v1/memories/{memory_id}/verify",
+        scope=Scope.DATA,
+        act=check_memory,
+        answer=StatusAnswer,
+        body=Nothing,
+        query=Nothing,
+        lane=Lane.RECALL,
+    ),
+)

@@ -1,0 +1,55 @@
+"""The service's one background thread: it gives the engine time to finish what requests began."""
+
+import threading
+from typing import Final
+
+from ..engine.parts import Engine
+from ..engine.upkeep import upkeep
+from .journal import log_fault
+
+_EVERY_SECONDS: Final = 1.0
+_STOP_SECONDS: Final = 30.0
+
+
+class Upkeep:
+    """Runs the engine's upkeep when woken and at least every second, and knows whether it works."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._stopping = threading.Event()
+        self._failed = False
+        self._thread = threading.Thread(target=self._run, name="shomei-upkeep", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the run under way and end."""
+        self._stopping.set()
+        self._engine.wake.set()
+        self._thread.join(_STOP_SECONDS)
+
+    @property
+    def is_well(self) -> bool:
+        """Say whether the thread runs and its last run did what it should."""
+        return self._thread.is_alive() and not self._failed
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            more = self._attempt()
+            if self._failed:
+                self._stopping.wait(_EVERY_SECONDS)  # not woken by requests: a broken disk is no busy loop
+            elif not more:
+                self._engine.wake.wait(_EVERY_SECONDS)
+                self._engine.wake.clear()
+
+    def _attempt(self) -> bool:
+        try:
+            more = upkeep(self._engine)
+        except Exception as fault:  # noqa: BLE001  # whatever it is, the next run tries again
+            self._failed = True
+            log_fault(fault, "upkeep")
+            return False
+        self._failed = False
+        return more
