@@ -1,6 +1,6 @@
 """What custody refuses with beyond the engine's own faults."""
 
-from ..errors import Fault, StartRefused
+from ..errors import Fault, IntegrityFault, StartRefused
 
 
 class Punctured(Fault):
@@ -25,7 +25,5 @@ class Exhausted(Fault):
     code = "quota_exceeded"
 
 
-class BlobMissing(Fault):
+class BlobMissing(IntegrityFault):
     """A blob of the tree is not where its parent says: another process replaced it, or it was lost."""
-
-    code = "integrity_error"

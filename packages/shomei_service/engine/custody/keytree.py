@@ -89,6 +89,10 @@ class KeyTree:
         root = Blob.decode(open_sealed(root_key, sealed_root, _aad(domain, b"", epoch)))
         return cls(read, domain=domain, epoch=epoch, root=root)
 
+    def has_same_root(self, other: "KeyTree") -> bool:
+        """Say whether both are the same state."""
+        return self.epoch == other.epoch and self._root == other._root
+
     def derive(self, leaf: Address) -> bytes:
         """Return the 32 bytes of a leaf.
 

@@ -1,19 +1,22 @@
 """The key tree's rows in the custody store, as functions of an open transaction. CUSTODY.md §2, §4."""
 
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from sqlalchemy import Connection, delete, exists, func, insert, literal, select, tuple_, update
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, ProgrammingError
 
-from .faults import CustodyMismatch
-from .keytree import BlobName, DirtyBlobs
+from .faults import CustodyMismatch, Exhausted
+from .keytree import ROW_BITS, TENANT_BITS, BlobName, DirtyBlobs
 from .providers.protocol import Destroyed, DestroyMethod, Finality, Handle
-from .tables import FORMAT, blobs, epochs, head, pending, punctures, retiring, stale, tenants
+from .tables import FORMAT, blobs, epochs, head, journal, pending, punctures, retiring, stale, tenants
+from .values import Seen
 
 _Item = TypeVar("_Item")
 
+_FOREIGN: Final = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}  # no such table, ...
 _CHUNK: Final = 400  # bound variables a statement: two each, under SQLite's oldest limit of 999
 
 
@@ -43,20 +46,29 @@ def read_head(connection: Connection, *, lock: bool = False) -> Head:
     query = select(head).where(head.c.id == 1)
     try:
         row = connection.execute(query.with_for_update() if lock else query).one_or_none()
-    except SQLAlchemyError as exc:
-        raise CustodyMismatch(
-            "this is no custody store, or it can not be read; put the newest copy back"
-        ) from exc
+    except DBAPIError as exc:
+        if not _is_foreign(exc):
+            raise
+        raise CustodyMismatch("this is no custody store, or it is damaged; put the newest copy back") from exc
     if row is None:
-        raise CustodyMismatch(
-            "the custody store was never finished; nothing is sealed in it: remove it and init again"
-        )
+        if connection.execute(select(blobs.c.epoch).limit(1)).first() is None:
+            raise CustodyMismatch(
+                "init was interrupted and nothing is sealed here: remove this store and init again"
+            )
+        raise CustodyMismatch("the custody store lost its head; put the newest copy back")
     if row.format != FORMAT:
         raise CustodyMismatch("the custody store has another version's format; use that version")
     root = read_blobs(connection, [(b"", row.epoch)]).get((b"", row.epoch))
     if root is None:
         raise CustodyMismatch("the custody store lost the root of its key tree; put the newest copy back")
-    return Head(row.installation_id, row.epoch, Handle(row.key_name), row.wrapped_root, root)
+    return Head(row.installation_id, row.epoch, Handle(row.key_name), bytes(row.wrapped_root), root)
+
+
+def is_behind(connection: Connection, seen: Seen) -> bool:
+    """Say whether the store has leased or written down less than the database has seen of it."""
+    newest = connection.execute(select(func.coalesce(func.max(journal.c.seq), 0))).scalar_one()
+    leased = {row.tenant: row.next_row for row in connection.execute(select(tenants))}
+    return newest < seen.journal_seq or any(leased.get(tenant, 0) <= row for tenant, row in seen.rows.items())
 
 
 def read_epoch(connection: Connection) -> int:
@@ -160,12 +172,13 @@ def strike_pending(connection: Connection, names: Iterable[Handle]) -> None:
         connection.execute(delete(pending).where(pending.c.name == name))
 
 
-def read_retiring(connection: Connection) -> dict[Handle, int]:
-    """Return the names of replaced keys, and the epochs that replaced them."""
-    return {Handle(row.name): row.epoch for row in connection.execute(select(retiring))}
+def read_retiring(connection: Connection, opened: int) -> dict[Handle, int]:
+    """Return the names of keys that were replaced up to an epoch, and the epochs that replaced them."""
+    query = select(retiring).where(retiring.c.epoch <= opened)
+    return {Handle(row.name): row.epoch for row in connection.execute(query)}
 
 
-def punctured_epochs(connection: Connection, paths: Sequence[bytes]) -> dict[bytes, tuple[int, str]]:
+def read_punctures(connection: Connection, paths: Sequence[bytes]) -> dict[bytes, tuple[int, str]]:
     """Return the epoch and cause of those of these paths that the log has."""
     found: dict[bytes, tuple[int, str]] = {}
     for chunk in _chunks(paths):
@@ -200,25 +213,34 @@ def punctured_after(connection: Connection, epoch: int) -> Iterator[tuple[int, i
         yield row.epoch, row.at, row.cause, bytes(row.path)
 
 
-def lease_tenant(connection: Connection, first_row: int, limit: int) -> int | None:
-    """Return the next unused tenant number, written down as used; None when none is left."""
-    tenant = connection.execute(select(head.c.next_tenant).with_for_update()).scalar_one()
-    if tenant >= limit:
-        return None
+def lease_tenant(connection: Connection, first_row: int) -> int:
+    """Return the next unused tenant number, written down as used; raise Exhausted."""
+    tenant: int = connection.execute(select(head.c.next_tenant).with_for_update()).scalar_one()
+    if tenant >= 1 << TENANT_BITS:
+        raise Exhausted("every tenant number is used")
     connection.execute(update(head).values(next_tenant=tenant + 1))
     connection.execute(insert(tenants).values(tenant=tenant, next_row=first_row))
     return tenant
 
 
-def read_high_water(connection: Connection, tenant: int, *, lock: bool = False) -> int | None:
-    """Return the first row of a tenant that was never leased; None for a tenant that was never leased."""
+def lease_rows(connection: Connection, tenant: int, count: int) -> int:
+    """Return the first of so many rows that were never leased, written down as leased; raise Exhausted."""
+    first = read_high_water(connection, tenant, lock=True)
+    if first + count > 1 << ROW_BITS:
+        raise Exhausted("every row of this tenant is used")
+    connection.execute(update(tenants).where(tenants.c.tenant == tenant).values(next_row=first + count))
+    return first
+
+
+def read_high_water(connection: Connection, tenant: int, *, lock: bool = False) -> int:
+    """Return the first row of a tenant that was never leased; raise CustodyMismatch for an unknown tenant."""
     query = select(tenants.c.next_row).where(tenants.c.tenant == tenant)
-    return connection.execute(query.with_for_update() if lock else query).scalar_one_or_none()
-
-
-def raise_high_water(connection: Connection, tenant: int, next_row: int) -> None:
-    """Write down that the rows below are leased."""
-    connection.execute(update(tenants).where(tenants.c.tenant == tenant).values(next_row=next_row))
+    first = connection.execute(query.with_for_update() if lock else query).scalar_one_or_none()
+    if first is None:
+        raise CustodyMismatch(
+            "custody does not know this tenant; put the newest copy of the custody store back"
+        )
+    return first
 
 
 def count(connection: Connection) -> tuple[int, int, int]:
@@ -227,6 +249,13 @@ def count(connection: Connection) -> tuple[int, int, int]:
     number, total = connection.execute(size).one()
     waiting = connection.execute(select(func.count()).select_from(retiring)).scalar_one()
     return number, total, waiting
+
+
+def _is_foreign(exc: DBAPIError) -> bool:
+    """Tell a store that is not one, or is damaged, from one that only does not answer now."""
+    if isinstance(exc.orig, sqlite3.Error):
+        return getattr(exc.orig, "sqlite_errorcode", 0) & 0xFF in _FOREIGN
+    return isinstance(exc, ProgrammingError)
 
 
 def _insert_blobs(connection: Connection, dirty: DirtyBlobs) -> None:
