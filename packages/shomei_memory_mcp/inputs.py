@@ -24,7 +24,7 @@ from shomei_memory_mcp.refusals import InputRefused
 JsonObject: TypeAlias = dict[str, object]
 
 MAX_ID_BYTES = 512  # far above any id the service issues; keeps a request line inside common proxies' 8 KiB
-MAX_REASONS = 5  # refusals named at once: enough to repair a call in one go
+MAX_REASONS = 5  # unknown fields named at once: enough to repair a call in one go
 _FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 _UNDER_PARAMS = 'put the arguments in one object under "params", for example {"params": {%s}}'
 
@@ -202,18 +202,17 @@ def _parsed(text: str) -> object:
 
 def _reasons(error: ValidationError, model: type[Params]) -> str:
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    reasons = list(dict.fromkeys(_reason(cast(str, each["loc"][0]), each["type"], model) for each in found))
-    return "; ".join(reasons[:MAX_REASONS])
+    kinds = {cast(str, each["loc"][0]): each["type"] for each in found}
+    reasons = [_reason(name, kind, model) for name, kind in kinds.items() if name in model.model_fields]
+    strangers = [name for name in kinds if name not in model.model_fields]
+    if strangers:
+        named = [name for name in strangers if _FIELD_NAME.fullmatch(name)][:MAX_REASONS] or ["some given names"]
+        reasons.append(f"no field of this tool: {', '.join(named)} (it has {', '.join(model.model_fields)})")
+    return "; ".join(reasons)
 
 
 def _reason(field: str, kind: str, model: type[Params]) -> str:
-    known = model.model_fields.get(field)
-    if known is None:
-        name = field if _FIELD_NAME.fullmatch(field) else "one of the given names"
-        return f"{name} is not a field of this tool (its fields: {', '.join(model.model_fields)})"
-    if kind == "missing":
-        return f"{field} is required"
-    return f"{field} breaks its rule: {known.description}"
+    return f"{field} is required" if kind == "missing" else f"{field}: {model.model_fields[field].description}"
 
 
 def _plain(field: JsonObject) -> JsonObject:
