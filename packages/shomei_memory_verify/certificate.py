@@ -6,6 +6,8 @@ for anything else no statement at all.
 
 from __future__ import annotations
 
+from typing import cast
+
 from shomei_memory_verify.canonical import canonical_bytes
 from shomei_memory_verify.envelope import SignedReceipt, pin_fits
 from shomei_memory_verify.fields import Fields, Unfit, shown
@@ -38,6 +40,11 @@ NON_CLAIMS = (
     "This receipt is no proof of inclusion in a transparency log.",
 )
 
+_PINNED = "**Verdict: authenticated.** The receipt is intact and signed by the key you pinned."
+_UNPINNED = (
+    "**Verdict: valid, signer unknown.** The receipt is intact, but no key was pinned: anyone can make "
+    "such a document with a key of their own. Get the signer's public key by another way, and check again."
+)
 _DEVELOPMENT = (
     "**Development key custody.** The keys lie in a development store. Do not rely on their destruction: "
     "copies may exist that nobody has counted."
@@ -54,10 +61,11 @@ def render(
     A result keeps its verdict; a pin given beside it can only weaken it. Never raises on a receipt; raises
     NotCanonical on a result whose body was put there by hand and is not JSON.
     """
-    if isinstance(receipt, VerifyResult):
-        result = _held_to(expected_public_key_hex, receipt)
+    if issubclass(type(receipt), VerifyResult):  # not isinstance: an object may lie about its class
+        result = _held_to(expected_public_key_hex, cast("VerifyResult", receipt))
     else:
-        result = verify_signed_receipt(receipt, expected_public_key_hex=expected_public_key_hex)
+        given = cast("Mapping[str, object]", receipt)
+        result = verify_signed_receipt(given, expected_public_key_hex=expected_public_key_hex)
     lines = _page(result) if _is_sound(result) else _refusal(result)
     return "\n".join([*lines, *_closing(result)]) + "\n"
 
@@ -122,15 +130,7 @@ def _statement(schema: str, fields: Fields) -> tuple[Statement, str]:
 
 
 def _verdict(*, certified: bool) -> list[str]:
-    if certified:
-        said = "**Verdict: authenticated.** The receipt is intact and signed by the key you pinned."
-    else:
-        said = (
-            "**Verdict: valid, signer unknown.** The receipt is intact, but no key was pinned: anyone can "
-            "make such a document with a key of their own. Get the signer's public key by another way, and check "
-            "again."
-        )
-    return [said, ""]
+    return [_PINNED if certified else _UNPINNED, ""]
 
 
 def _warned(warnings: list[str]) -> list[str]:

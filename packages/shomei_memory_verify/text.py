@@ -111,7 +111,7 @@ def _decode(text: str) -> tuple[object, bool]:
             return cast("object", _floats.decode(text)), True
     except Malformed:
         raise
-    except (ValueError, RecursionError):
+    except ValueError:
         raise Malformed("not JSON") from None
 
 
