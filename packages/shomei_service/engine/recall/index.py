@@ -1,0 +1,162 @@
+"""A tenant's index: from a query to the best visible memories. RECALL.md §2, §4.
+
+In memory only. One thread at a time may use an index. What it is told to discard is gone when the call
+returns.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .errors import IndexFull
+from .features import Floats, RowFeatures, RowVectors
+from .passages import Span
+from .postings import HIGHEST_SLOT, Postings
+from .rows import Mask, Rows
+from .scoring import LEXICAL_SHARE, SEMANTIC_SHARE, Doubles, VectorModel
+from .vectors import NOTHING_NEAR, Numbers, Similarities, VectorBlocks
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A memory that was found: its score and the score's halves, and the passage whose vector matched."""
+
+    memory_id: str
+    score: float
+    semantic: float
+    lexical: float
+    passage: Span | None
+
+
+class TenantIndex:
+    """Words and vectors of one tenant's memories; `model` is None where no embedder is configured."""
+
+    def __init__(self, model: VectorModel | None) -> None:
+        self._model = model
+        self._rows = Rows()
+        self._postings = Postings()
+        self._vectors = None if model is None else VectorBlocks(model.dimensions)
+
+    def __contains__(self, memory_id: str) -> bool:
+        return memory_id in self._rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, memory_id: str, subject: str | None, features: RowFeatures) -> None:
+        """Enter a memory, in place of what was known of it; raise IndexFull when there is no number left."""
+        self.discard(memory_id)
+        if len(self._rows) > HIGHEST_SLOT:
+            raise IndexFull("the index holds as many rows as it can number")
+        slot = self._rows.add(memory_id, subject)
+        self._postings.add(slot, features.terms)
+        if features.vectors is not None:
+            self._enter(slot, features.vectors)
+
+    def add_vectors(self, memory_id: str, vectors: RowVectors) -> bool:
+        """Enter vectors made later; False for a memory that is gone and for vectors of another model."""
+        slot = self._rows.slot(memory_id)
+        if slot is None:
+            return False
+        if self._vectors is not None:
+            self._vectors.discard(self._rows.mask([slot]))
+        return self._enter(slot, vectors)
+
+    def _enter(self, slot: int, vectors: RowVectors) -> bool:
+        """Take vectors only of the model in use: cosines across models are nonsense."""
+        if self._vectors is None or self._model is None or vectors.model_id != self._model.model_id:
+            return False
+        self._vectors.add(slot, vectors)
+        return True
+
+    def discard(self, *memory_ids: str) -> None:
+        """Drop memories with their words, vectors and subjects; those not in are passed over."""
+        slots = {slot for memory_id in memory_ids if (slot := self._rows.slot(memory_id)) is not None}
+        if not slots:
+            return
+        self._postings.discard(slots)
+        if self._vectors is not None:
+            self._vectors.discard(self._rows.mask(slots))
+        for slot in slots:
+            self._rows.discard(slot)
+
+    def weights(self, terms: Iterable[str]) -> dict[str, float]:
+        """Return how much each term of a query tells here; for search and for quotes."""
+        return self._postings.weights(terms)
+
+    def search(
+        self,
+        terms: Iterable[str],
+        query_vector: Floats | None,
+        *,
+        limit: int,
+        subject: str | None = None,
+        allowed: Collection[str] | None = None,
+        excluded: Collection[str] = (),
+    ) -> list[Hit]:
+        """Return the best visible memories, best first: as many as there are, up to the limit.
+
+        A memory without a shared term and without a vector to compare is not an answer, and is left out.
+        """
+        visible = self._rows.visible(subject, allowed, excluded)
+        lexical = self._postings.scores(self.weights(terms))
+        near = self._near(query_vector, visible)
+        cosine = np.full(len(visible), -np.inf)
+        np.maximum.at(cosine, near.slots, near.cosines)
+        semantic = self._semantic(cosine)
+        score = lexical if self._model is None else SEMANTIC_SHARE * semantic + LEXICAL_SHARE * lexical
+        found = np.flatnonzero(visible & ((lexical > 0) | (cosine > -np.inf)))
+        best = self._best(found, score, cosine, limit)
+        passages = self._passages(near, best)
+        return [
+            Hit(
+                self._rows.memory_id(slot),
+                float(score[slot]),
+                float(semantic[slot]),
+                float(lexical[slot]),
+                passages.get(slot),
+            )
+            for slot in best
+        ]
+
+    def _near(self, query: Floats | None, visible: Mask) -> Similarities:
+        if query is None or self._vectors is None:
+            return NOTHING_NEAR
+        return self._vectors.similarities(query, visible)
+
+    def _semantic(self, cosine: Doubles) -> Doubles:
+        if self._model is None:
+            return np.zeros(len(cosine))
+        low, high = self._model.cosine_low, self._model.cosine_high
+        return np.clip((cosine - low) / (high - low), 0.0, 1.0)
+
+    def _best(self, found: Numbers, score: Doubles, cosine: Doubles, limit: int) -> list[int]:
+        """Return the first rows by score, then raw cosine, then id: the same order everywhere."""
+        if limit < 1:
+            return []
+        sure, tied = _parted(found, score, limit)
+        closer, equal = _parted(tied, cosine, limit - len(sure))
+        left: list[int] = np.concatenate((sure, closer, equal)).tolist()
+        left.sort(key=lambda slot: (-score[slot], -cosine[slot], self._rows.memory_id(slot)))
+        return left[:limit]
+
+    def _passages(self, near: Similarities, slots: list[int]) -> dict[int, Span]:
+        """Return the passage of each row that is nearest to the query."""
+        nearest: dict[int, int] = {}
+        for at in np.flatnonzero(self._rows.mask(slots)[near.slots]).tolist():
+            slot = int(near.slots[at])
+            if slot not in nearest or near.cosines[at] > near.cosines[nearest[slot]]:
+                nearest[slot] = at
+        if self._vectors is None:
+            return {}
+        return {slot: self._vectors.span(int(near.places[at])) for slot, at in nearest.items()}
+
+
+def _parted(found: Numbers, key: Doubles, limit: int) -> tuple[Numbers, Numbers]:
+    """Part rows into those among the first `limit` by key and those tied for the last places."""
+    if len(found) <= limit:
+        return found, found[:0]
+    keys = key[found]
+    last = np.partition(keys, -limit)[-limit] if limit else np.inf
+    return found[keys > last], found[keys == last]

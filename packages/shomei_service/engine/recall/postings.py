@@ -1,0 +1,116 @@
+"""Postings: which rows hold a term, and BM25 over them. RECALL.md §1, §4.
+
+A row is known by its slot, a small number that is used again once the row is gone. Everything a discarded row
+brought in is dropped: its postings, its length, and terms that no other row holds.
+"""
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .lexical import HIGHEST_COUNT, WEAK
+from .scoring import K1, B, Doubles
+
+# A posting is one 32-bit number: the slot above, the count in the lowest byte.
+_COUNT_BITS: Final = 8
+HIGHEST_SLOT: Final = (1 << 32 - _COUNT_BITS) - 1
+_WEAK_SHARE: Final = 0.5
+
+
+class Postings:
+    """An inverted index that can be added to and deleted from exactly."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._names: list[str] = []
+        self._rows: list[array[int]] = []
+        self._free: list[int] = []
+        # Which terms a slot holds, so that a row can be dropped without its text.
+        self._terms: list[bytes] = []
+        self._lengths = array("I")
+        self._total = 0
+        self._count = 0
+
+    def add(self, slot: int, terms: Mapping[str, int]) -> None:
+        """Enter a row under its terms; the slot must be free and at most one beyond the last."""
+        numbers = array("I")
+        length = 0
+        for term, count in terms.items():
+            number = self._numbers.get(term)
+            if number is None:
+                number = self._name(term)
+            numbers.append(number)
+            length += count
+            self._rows[number].append(slot << _COUNT_BITS | min(count, HIGHEST_COUNT))
+        if slot == len(self._terms):
+            self._terms.append(b"")
+            self._lengths.append(0)
+        self._terms[slot] = numbers.tobytes()
+        self._lengths[slot] = length
+        self._total += length
+        self._count += 1
+
+    def _name(self, term: str) -> int:
+        if self._free:
+            number = self._free.pop()
+            self._names[number] = term
+        else:
+            number = len(self._names)
+            self._names.append(term)
+            self._rows.append(array("I"))
+        self._numbers[term] = number
+        return number
+
+    def discard(self, slots: Iterable[int]) -> None:
+        """Drop rows that are in, each once."""
+        gone = np.zeros(len(self._terms), dtype=np.bool_)
+        touched: set[int] = set()
+        for slot in slots:
+            gone[slot] = True
+            touched.update(array("I", self._terms[slot]))
+            self._total -= self._lengths[slot]
+            self._count -= 1
+            self._terms[slot] = b""
+            self._lengths[slot] = 0
+        for number in touched:
+            self._thin(number, gone)
+
+    def _thin(self, number: int, gone: NDArray[np.bool_]) -> None:
+        rows = np.frombuffer(self._rows[number], dtype=np.uint32)
+        left = rows[~gone[rows >> _COUNT_BITS]]
+        self._rows[number] = array("I", left.tobytes())
+        if not len(left):
+            del self._numbers[self._names[number]]
+            self._names[number] = ""
+            self._free.append(number)
+
+    def weights(self, terms: Iterable[str]) -> dict[str, float]:
+        """Return how much each distinct term tells: its idf, half of it for a weak term."""
+        weights: dict[str, float] = {}
+        for term in sorted(terms):
+            number = self._numbers.get(term)
+            rows = 0 if number is None else len(self._rows[number])
+            idf = math.log(1 + (self._count - rows + 0.5) / (rows + 0.5))
+            weights[term] = idf * _WEAK_SHARE if term.startswith(WEAK) else idf
+        return weights
+
+    def scores(self, weights: Mapping[str, float]) -> Doubles:
+        """Return BM25 by slot, as a share of the most any row could reach."""
+        scores = np.zeros(len(self._terms))
+        bound = sum(weights.values()) * (K1 + 1)
+        if not bound:
+            return scores
+        lengths = np.frombuffer(self._lengths, dtype=np.uint32)
+        average = self._total / max(self._count, 1)
+        for term, weight in weights.items():
+            number = self._numbers.get(term)
+            if number is not None:
+                rows = np.frombuffer(self._rows[number], dtype=np.uint32)
+                slots, counts = rows >> _COUNT_BITS, rows & HIGHEST_COUNT
+                norm = K1 * (1 - B + B * lengths[slots] / average)
+                scores[slots] += weight * (K1 + 1) * counts / (counts + norm)
+        return scores / bound

@@ -1,0 +1,84 @@
+"""The score of RECALL.md §4, worked out one row at a time from the formula and from nothing else."""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from shomei_service.engine.recall import Hit, RowFeatures, RowVectors
+
+
+@dataclass(frozen=True)
+class SmallModel:
+    """A model small enough to compare by hand."""
+
+    model_id: str = "small"
+    dimensions: int = 8
+    cosine_low: float = 0.1
+    cosine_high: float = 0.8
+
+
+@dataclass
+class Oracle:
+    """What an index should hold, in plain dictionaries."""
+
+    model: SmallModel | None
+    rows: dict[str, tuple[str | None, Mapping[str, int]]] = field(default_factory=dict)
+    vectors: dict[str, RowVectors] = field(default_factory=dict)
+
+    def add(self, memory_id: str, subject: str | None, features: RowFeatures) -> None:
+        self.discard(memory_id)
+        self.rows[memory_id] = subject, dict(features.terms)
+        if features.vectors is not None:
+            self.add_vectors(memory_id, features.vectors)
+
+    def add_vectors(self, memory_id: str, vectors: RowVectors) -> None:
+        self.vectors.pop(memory_id, None)
+        if memory_id in self.rows and self.model is not None and vectors.model_id == self.model.model_id:
+            self.vectors[memory_id] = vectors
+
+    def discard(self, memory_id: str) -> None:
+        self.rows.pop(memory_id, None)
+        self.vectors.pop(memory_id, None)
+
+    def lexical(self, memory_id: str, query: Collection[str]) -> float:
+        terms = self.rows[memory_id][1]
+        average = sum(sum(held.values()) for _, held in self.rows.values()) / len(self.rows)
+        norm = 0.9 * (1 - 0.4 + 0.4 * sum(terms.values()) / average) if average else 0.0
+        reached = bound = 0.0
+        for term in set(query):
+            holders = sum(term in held for _, held in self.rows.values())
+            idf = math.log(1 + (len(self.rows) - holders + 0.5) / (holders + 0.5))
+            idf *= 0.5 if term.startswith("~") else 1.0
+            bound += idf * 1.9
+            if term in terms:
+                reached += idf * 1.9 * terms[term] / (terms[term] + norm)
+        return reached / bound if bound else 0.0
+
+    def cosine(self, memory_id: str, query: np.ndarray | None) -> float | None:
+        vectors = self.vectors.get(memory_id)
+        if query is None or vectors is None:
+            return None
+        return max(
+            float(np.dot(codes.astype(np.float64), query.astype(np.float64))) * float(scale)
+            for codes, scale in zip(vectors.codes, vectors.scales, strict=True)
+        )
+
+    def search(self, terms, query, *, limit, subject=None, allowed=None, excluded=()) -> list[Hit]:
+        found = []
+        for memory_id, (owner, _) in self.rows.items():
+            if (subject is not None and owner != subject) or memory_id in excluded:
+                continue
+            if allowed is not None and memory_id not in allowed:
+                continue
+            lexical, cosine, semantic = self.lexical(memory_id, terms), self.cosine(memory_id, query), 0.0
+            if lexical == 0 and cosine is None:
+                continue
+            if self.model is not None and cosine is not None:
+                low, high = self.model.cosine_low, self.model.cosine_high
+                semantic = min(max((cosine - low) / (high - low), 0.0), 1.0)
+            score = lexical if self.model is None else 0.35 * semantic + 0.65 * lexical
+            nearness = -math.inf if cosine is None else cosine
+            found.append((-score, -nearness, memory_id, Hit(memory_id, score, semantic, lexical, None)))
+        return [hit for *_, hit in sorted(found, key=lambda entry: entry[:3])][:limit]
