@@ -4,8 +4,9 @@ Opening never creates: a missing database, custody store or key refuses to start
 """
 
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from .engine import failpoints, recovery
 from .engine.custody import Custody
@@ -19,6 +20,7 @@ from .engine.store import tenants
 from .engine.store.unit import Store
 from .engine.verbs import access
 from .engine.verbs.access import NewKey
+from .home import held, make_private, require_vacant
 from .settings import CustodyKind, Environment, Settings, SignerKind
 
 _DEVELOPMENT_NOTICE = (
@@ -43,9 +45,9 @@ def install(settings: Settings) -> Installed:
     Raises StartRefused if any part of one is already there; nothing is replaced.
     """
     _require_allowed(settings)
-    _require_vacant(settings)
+    require_vacant(settings)
     for directory in (settings.data, settings.custody_store, settings.keys):
-        _make_private(directory)
+        make_private(directory)
     now = SystemClock().now()
     installation_id = new_id("ins_")
     signer = _signer(settings, create=True)
@@ -64,26 +66,36 @@ def install(settings: Settings) -> Installed:
     return Installed(tenant, admin, data, signer.public_key_hex if signer else None)
 
 
-def open_engine(settings: Settings) -> Engine:
+@contextmanager
+def opened(settings: Settings, *, alone: bool = False) -> Generator[Engine]:
     """Open what init made, prove that its parts belong together, and finish what a crash left.
 
-    Raises StartRefused, with one sentence that says what to do, and changes nothing.
+    Raises StartRefused, with one sentence that says what to do, and changes nothing. Beside a running
+    server nothing is recovered: that is the server's, and its erasures may be under way.
     """
     _require_allowed(settings)
     failpoints.arm(settings.failpoints)
+    with held(settings, alone=alone) as is_alone:
+        engine = _open(settings)
+        try:
+            if is_alone:
+                recovery.recover(engine)
+            yield engine
+        finally:
+            engine.close()
+
+
+def _open(settings: Settings) -> Engine:
     store = Store.open(settings.database)
-    installation_id, epoch = recovery.recorded(store)
+    installation_id, seen = recovery.seen(store)
     custody = Custody.open(
         settings.custody_database,
         LocalFile(settings.keys / "custody"),
         installation_id=installation_id,
-        database_epoch=epoch,
+        seen=seen,
         now=SystemClock().now(),
     )
-    recovery.require_belonging(store, custody)
-    engine = _engine(settings, store, custody, _signer(settings, create=False))
-    recovery.recover(engine)
-    return engine
+    return _engine(settings, store, custody, _signer(settings, create=False))
 
 
 def _engine(settings: Settings, store: Store, custody: Custody, signer: ReceiptSigner | None) -> Engine:
@@ -111,19 +123,3 @@ def _require_allowed(settings: Settings) -> None:
                 "production refuses development custody; set SHOMEI_CUSTODY to a production provider"
             )
         print(_DEVELOPMENT_NOTICE, file=sys.stderr)  # noqa: T201
-
-
-def _require_vacant(settings: Settings) -> None:
-    """Refuse before anything is made if any of the three places is already in use. CUSTODY.md §2."""
-    for directory in (settings.data, settings.custody_store, settings.keys):
-        if directory.is_dir() and any(directory.iterdir()):
-            raise StartRefused(
-                "an installation, or part of one, is already there; init creates, it never replaces"
-            )
-
-
-def _make_private(directory: Path) -> None:
-    """Make the directory, open to its owner alone."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if directory.stat().st_mode & 0o077:
-        directory.chmod(0o700)

@@ -7,6 +7,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from typing import cast
 
 Command = Callable[[argparse.Namespace], dict[str, object]]
 
@@ -29,11 +30,11 @@ def _print(answer: dict[str, object], *, as_json: bool) -> None:
         print(json.dumps(answer))
         return
     for name, value in answer.items():
-        rows = value if isinstance(value, list) else None
-        if rows is None:
+        if isinstance(value, list):
+            for row in cast("list[dict[str, object]]", value):
+                print("  ".join(map(str, row.values())))
+        else:
             print(f"{name}: {value}")
-        for row in rows or []:
-            print("  ".join(str(cell) for cell in row.values()) if isinstance(row, dict) else row)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,6 +1,6 @@
 """The engine for the length of one command, and which tenant the command is about."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from ..engine.errors import Invalid
@@ -10,15 +10,12 @@ from ..settings import read_settings
 
 
 @contextmanager
-def opened() -> Iterator[Engine]:
+def opened() -> Generator[Engine]:
     """Open the installation that the environment names; close it at the end."""
-    from ..bootstrap import open_engine
+    from .. import bootstrap
 
-    engine = open_engine(read_settings())
-    try:
+    with bootstrap.opened(read_settings()) as engine:
         yield engine
-    finally:
-        engine.close()
 
 
 def chosen_tenant(engine: Engine, tenant: str | None) -> TenantId:

@@ -1,14 +1,12 @@
 """`shomei serve`, `shomei migrate`, `shomei config`: run the service, and look at what it would run with."""
 
 import argparse
-import fcntl
 import ipaddress
 import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from ..engine.errors import StartRefused
+from ..home import held
 from ..settings import Settings, read_settings
 
 
@@ -28,28 +26,17 @@ def run_serve(_: argparse.Namespace) -> dict[str, Any]:
     import uvicorn
 
     from ..api.app import create_app
-    from ..bootstrap import open_engine
+    from ..api.server import configuration
+    from ..bootstrap import opened
 
     settings = read_settings()
     _require_private_transport(settings)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold keys and plaintext
-    with _alone(settings):
-        engine = open_engine(settings)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                create_app(engine),
-                host=settings.host,
-                port=settings.port,
-                log_level=settings.log_level,
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=10,
-            )
-        )
-        try:
-            server.run()
-        finally:
-            engine.close()
+    with opened(settings, alone=True) as engine:
+        app = create_app(engine)
+        uvicorn.Server(
+            configuration(app, host=settings.host, port=settings.port, log_level=settings.log_level)
+        ).run()
     return {}
 
 
@@ -58,7 +45,7 @@ def run_migrate(_: argparse.Namespace) -> dict[str, Any]:
     from ..engine.store.unit import Store
 
     settings = read_settings()
-    with _alone(settings):
+    with held(settings, alone=True):
         store = Store.existing(settings.database)
         try:
             return {"schema": store.migrate()}
@@ -82,17 +69,3 @@ def _require_private_transport(settings: Settings) -> None:
             "plain http on a non-loopback address exposes keys and memories; put TLS in front of 127.0.0.1, "
             "or set SHOMEI_INSECURE_HTTP=true knowing that"
         )
-
-
-@contextmanager
-def _alone(settings: Settings) -> Iterator[None]:
-    """Hold the home for one server: SQLite has one writer process. Other commands work beside it."""
-    if settings.database_url is not None or not settings.data.is_dir():
-        yield
-        return
-    with (settings.data / "serve.lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StartRefused("another shomei serve already runs on this home") from None
-        yield

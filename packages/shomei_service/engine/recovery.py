@@ -7,7 +7,7 @@ custody store that does not fit refuses to open and is left byte for byte as it 
 from collections.abc import Sequence
 
 from . import disposal, upkeep
-from .custody import Custody, EpochEntry, address
+from .custody import EpochEntry, Seen, address
 from .custody.keytree import ROW_BITS
 from .errors import StartRefused
 from .failpoints import failpoint
@@ -18,33 +18,30 @@ from .store import memories, tenants
 from .store.unit import Store
 
 
-def recorded(store: Store) -> tuple[str, int]:
-    """Return which installation the database belongs to and the custody epoch it has seen done."""
+def seen(store: Store) -> tuple[str, Seen]:
+    """Return which installation the database belongs to and what it has seen its custody do.
+
+    Custody checks it before it repairs anything: one that has done less was rolled back or lost.
+    """
     with store.snapshot() as connection:
         found = tenants.read_installation(connection)
-    if found is None:
-        raise StartRefused("the database holds no installation; run shomei init first")
-    return found
-
-
-def require_belonging(store: Store, custody: Custody) -> None:
-    """Raise StartRefused if rows use leaves that this custody never gave out: it is an old copy."""
-    with store.snapshot() as connection:
+        if found is None:
+            raise StartRefused("the database holds no installation; run shomei init first")
+        rows: dict[int, int] = {}
         for tenant in tenants.everyone(connection):
             first, last = address(tenant.number, 0), address(tenant.number, (1 << ROW_BITS) - 1)
             newest = tenants.highest_address(connection, first, last)
-            if newest is not None and newest - first >= custody.high_water(tenant.number):
-                raise StartRefused(
-                    "custody is older than the database; put its newest copy back, never an old one"
-                )
+            rows[tenant.number] = 0 if newest is None else newest - first
+    installation_id, epoch = found
+    return installation_id, Seen(epoch=epoch, rows=rows)
 
 
 def recover(engine: Engine) -> None:
     """Finish every erasure that was begun, and erase again whatever a restored database brought back."""
-    _, epoch = recorded(engine.store)
+    _, done = seen(engine.store)
     returned = [
         (tenant_id, rows, entry)
-        for entry in engine.custody.epochs_after(epoch)
+        for entry in engine.custody.epochs_after(done.epoch)
         for tenant_id, rows in _returned(engine, entry).items()
     ]
     _restart_logs(engine, {tenant_id for tenant_id, _, _ in returned})

@@ -8,7 +8,7 @@ from .custody import Custody
 from .custody.keytree import Address
 from .custody.sealing import Column, RowKeys, RowPlace, new_row, open_dek
 from .errors import IntegrityFault
-from .model import Content, Json, Life, MemoryId, MemoryRow, Pseudonym, TenantId
+from .model import Content, Json, Life, MemoryId, MemoryRow, Pseudonym, Recalled, TenantId
 from .recall.features import FeaturesMalformed, RowFeatures
 
 _FIRST_VERSION = 1
@@ -58,6 +58,10 @@ class Rows:
     def open_content(self, tenant: TenantId, row: MemoryRow) -> Content:
         """Return what the row holds. Raise Punctured if its key is gone, IntegrityFault if bytes changed."""
         return _content(self._keys(tenant, row).open(Column.CONTENT, row.sealed_content))
+
+    def recalled(self, tenant: TenantId, row: MemoryRow) -> Recalled:
+        """Return the memory as its tenant may see it, for a row that policy lets be seen."""
+        return Recalled(row.memory_id, self.open_content(tenant, row), row.created_at)
 
     def open_features(self, tenant: TenantId, row: MemoryRow) -> RowFeatures:
         """Return the row's terms and vectors; raises as `open_content` does."""

@@ -2,7 +2,7 @@
 
 from .. import limits, policy
 from ..errors import Invalid
-from ..model import Caller, MemoryId, MemoryPage, MemoryRow, Recalled, Scope
+from ..model import Caller, MemoryPage, Recalled, Scope
 from ..parts import Engine
 from ..store import memories, tenants
 
@@ -14,13 +14,7 @@ def get(engine: Engine, caller: Caller, memory_id: str) -> Recalled:
     caller.require(Scope.DATA)
     with engine.reading(caller.tenant) as unit:
         row = policy.require_recallable(memories.find(unit, memory_id))
-    return recalled(engine, caller, row)
-
-
-def recalled(engine: Engine, caller: Caller, row: MemoryRow) -> Recalled:
-    """Open a row that policy lets the caller see."""
-    content = engine.rows.open_content(caller.tenant, row)
-    return Recalled(MemoryId(row.memory_id), content, row.created_at)
+    return engine.rows.recalled(caller.tenant, row)
 
 
 def page(
@@ -42,7 +36,7 @@ def page(
     more = len(rows) > limit
     shown = rows[:limit]
     return MemoryPage(
-        memories=[recalled(engine, caller, row) for row in shown],
+        memories=[engine.rows.recalled(caller.tenant, row) for row in shown],
         next_cursor=format(shown[-1].address, "x") if more else None,
     )
 

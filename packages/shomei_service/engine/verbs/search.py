@@ -12,7 +12,6 @@ from ..recall.index import Hit
 from ..recall.lexical import analyse
 from ..recall.passages import quote
 from ..store import memories, tenants
-from .read import recalled
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ class _Search:
         if row is None or not policy.is_recallable(row):
             return None
         try:
-            memory = recalled(self._engine, self._caller, row)
+            memory = self._engine.rows.recalled(self._caller.tenant, row)
         except (Punctured, IntegrityFault):
             return None  # erased a moment ago, or not what was sealed: never wrong text (I-16)
         best = quote(memory.content.text, self._weights, hit.passage)
