@@ -1,22 +1,20 @@
-"""The HTTP client: one request per tool call, no redirects, no ambient proxies, no exception text.
+"""The HTTP client: one request per tool call, one answer or one failure in fixed words, no exception text.
 
 httpx is imported when the first call needs it, so that a host sees the tools sooner.
 """
 
 import json
 import re
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 from uuid import uuid4
 
 import anyio
 
-from shomei_memory_mcp import screen
+from shomei_memory_mcp import network, screen
 from shomei_memory_mcp.inputs import JsonObject
 from shomei_memory_mcp.refusals import ToolFailure, Withheld
 from shomei_memory_mcp.settings import Settings
@@ -24,9 +22,6 @@ from shomei_memory_mcp.settings import Settings
 if TYPE_CHECKING:
     import httpx
 
-CONNECT_TIMEOUT_S = 3.0  # a service on the same host or network answers in milliseconds
-POOL_TIMEOUT_S = 5.0
-KEEP_ALIVE_S = 4.0  # below the 5 s after which uvicorn closes: a reused connection is a live one
 MAX_ANSWER_BYTES = 32 * 1024 * 1024  # a forget of some 20,000 memories with every receipt
 MAX_REFUSAL_BYTES = 65_536
 MAX_DETAIL_CHARACTERS = 200  # the published cap on relayed error text
@@ -82,26 +77,30 @@ class Reply:
 class Service:
     """The governed service behind its base URL."""
 
-    def __init__(self, settings: Settings, key: str) -> None:
+    def __init__(self, settings: Settings, key: str, *, opener: network.Opener | None = None) -> None:
         self.key = key
         self._settings = settings
+        self._open = opener or network.open_client
         self._client: httpx.AsyncClient | None = None
 
     async def ask(self, call: Call) -> Reply:
         """Send one call and return its JSON answer; raise ToolFailure when there is none to relay."""
         import httpx
 
-        self._client = self._client or open_client(self._settings, self.key)
+        self._client = self._client or self._open(self._settings, self.key)
         # One key for both attempts: the service applies the operation once even if the first did arrive.
         request = self._request(self._client, call)
+        sending = request.extensions["trace"] = network.Sending()
         try:
             with anyio.fail_after(self._settings.timeout_s):
                 return await self._attempt(self._client, call, request)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError) as error:
-            raise ToolFailure(f"{Kind.UNREACHABLE}: {_connect_reason(error)}; nothing was sent.") from None
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
-            late = isinstance(error, httpx.TimeoutException | TimeoutError)
-            raise ToolFailure(_lost(call, late=late)) from None
+            raise ToolFailure(_not_sent(network.connect_reason(error))) from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise ToolFailure(_lost(call, late=isinstance(error, httpx.TimeoutException))) from None
+        except TimeoutError:
+            text = _lost(call, late=True) if sending.started else _not_sent(network.NO_CONNECTION)
+            raise ToolFailure(text) from None
 
     async def aclose(self) -> None:
         """Close the connections, if any were opened."""
@@ -119,15 +118,7 @@ class Service:
         )
 
     async def _attempt(self, client: "httpx.AsyncClient", call: Call, request: "httpx.Request") -> Reply:
-        import httpx
-
-        try:
-            response = await client.send(request, stream=True)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            if _tls_error(error) is not None:
-                raise
-            # No connection was made, so nothing can be applied twice.
-            response = await client.send(request, stream=True)
+        response = await network.send(client, request)
         try:
             return await self._read(call, response)
         finally:
@@ -142,54 +133,12 @@ class Service:
             detail = {"detail": _fixed(refusal["detail"], self.key)} if "detail" in refusal else {}
             return Reply(refusal | detail, refused=True)
         if status not in _HINTS:
-            what = (
-                "a redirect, which is never followed"
-                if 300 <= status < 400
-                else "not an answer of the service"
-            )
+            followed = "a redirect, which is never followed"
+            what = followed if 300 <= status < 400 else "not an answer of the service"
             raise ToolFailure(_bad(call, f"HTTP {status}, {what}"))
         detail = _detail(await _content(response, MAX_REFUSAL_BYTES), self.key)
         hint = "" if status == 403 and detail else _HINTS[status]
         raise ToolFailure(f"{Kind.REFUSED} ({status}): {'. '.join(filter(None, (hint, detail)))}")
-
-
-def open_client(settings: Settings, key: str) -> "httpx.AsyncClient":
-    """Build the one client: explicit trust and proxy, nothing from the environment."""
-    import httpx
-
-    return httpx.AsyncClient(
-        headers={
-            "Authorization": f"Bearer {key}",
-            "Accept": "application/json",
-            "Accept-Encoding": "identity",
-            "User-Agent": f"shomei-memory-mcp/{version('shomei-governed-memory')}",
-        },
-        verify=trust(settings),
-        # Stock behaviour would hand loopback requests, bearer and all, to HTTP_PROXY.
-        trust_env=False,
-        proxy=settings.proxy,
-        follow_redirects=False,
-        timeout=httpx.Timeout(
-            settings.timeout_s, connect=min(CONNECT_TIMEOUT_S, settings.timeout_s), pool=POOL_TIMEOUT_S
-        ),
-        limits=httpx.Limits(keepalive_expiry=KEEP_ALIVE_S),
-    )
-
-
-def trust(settings: Settings) -> ssl.SSLContext:
-    """Return a verifying context: the CA file alone, else the system's and certifi's roots; http: none."""
-    # The bare class, unlike create_default_context, does not write session keys to SSLKEYLOGFILE.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if not settings.base_url.startswith("https:"):
-        return context
-    if settings.ca_file is not None:
-        context.load_verify_locations(cafile=settings.ca_file)
-        return context
-    import certifi
-
-    context.load_default_certs()
-    context.load_verify_locations(cafile=certifi.where())
-    return context
 
 
 async def _answer(call: Call, response: "httpx.Response") -> JsonObject:
@@ -236,26 +185,8 @@ def _fixed(detail: object, key: str) -> str:
     return "" if _FOREIGN.search(plain) else plain.strip()[:MAX_DETAIL_CHARACTERS]
 
 
-def _connect_reason(error: BaseException) -> str:
-    tls = _tls_error(error)
-    if isinstance(tls, ssl.SSLCertVerificationError):
-        return f"TLS, {_certificate_reason(tls.verify_code)}"
-    return (
-        "no connection to SHOMEI_MCP_BASE_URL" if tls is None else "TLS, no secure connection could be agreed"
-    )
-
-
-def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
-    while error is not None and not isinstance(error, ssl.SSLError):
-        error = error.__cause__ or error.__context__
-    return error
-
-
-def _certificate_reason(code: int) -> str:
-    # OpenSSL x509_vfy.h: 10 has expired, 62 host name mismatch, 64 address mismatch.
-    reasons = {10: "the certificate has expired", 62: "the certificate is for another host"}
-    reasons[64] = reasons[62]
-    return reasons.get(code, "the certificate is not trusted (private CA: set SHOMEI_MCP_CA_FILE)")
+def _not_sent(reason: str) -> str:
+    return f"{Kind.UNREACHABLE}: {reason}; nothing was sent."
 
 
 def _lost(call: Call, *, late: bool) -> str:

@@ -206,13 +206,17 @@ def _reasons(error: ValidationError, model: type[Params]) -> str:
     reasons = [_reason(name, kind, model) for name, kind in kinds.items() if name in model.model_fields]
     strangers = [name for name in kinds if name not in model.model_fields]
     if strangers:
-        named = [name for name in strangers if _FIELD_NAME.fullmatch(name)][:MAX_REASONS] or ["some given names"]
+        named = [name for name in strangers if _FIELD_NAME.fullmatch(name)][:MAX_REASONS] or [
+            "some given names"
+        ]
         reasons.append(f"no field of this tool: {', '.join(named)} (it has {', '.join(model.model_fields)})")
     return "; ".join(reasons)
 
 
 def _reason(field: str, kind: str, model: type[Params]) -> str:
-    return f"{field} is required" if kind == "missing" else f"{field}: {model.model_fields[field].description}"
+    return (
+        f"{field} is required" if kind == "missing" else f"{field}: {model.model_fields[field].description}"
+    )
 
 
 def _plain(field: JsonObject) -> JsonObject:

@@ -1,7 +1,7 @@
 """Everything the relay refuses with, each in fixed words, fit to be shown to a model or an operator."""
 
 
-class Refusal(Exception):  # noqa: N818 - these are answers, not programming errors
+class Refusal(Exception):
     """The relay does not do or show something; the message says which rule, never what was found."""
 
 
