@@ -1,9 +1,10 @@
 """Offline verifier for the receipts of governed memory: standard library and PyNaCl only."""
 
+from typing import TYPE_CHECKING
+
 from shomei_memory_verify.envelope import SignedReceipt
 from shomei_memory_verify.verify import VerifyResult, verify_signed_receipt
 
-TYPE_CHECKING = False  # typing's own flag would cost its import
 if TYPE_CHECKING:
     from shomei_memory_verify.certificate import render, to_html
 

@@ -6,7 +6,7 @@ for anything else no statement at all.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from shomei_memory_verify.canonical import canonical_bytes
 from shomei_memory_verify.envelope import SignedReceipt, pin_fits
@@ -22,7 +22,6 @@ from shomei_memory_verify.verify import (
     verify_signed_receipt,
 )
 
-TYPE_CHECKING = False  # typing's own flag would cost its import
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from json.encoder import JSONEncoder
+from typing import TYPE_CHECKING
 
 from shomei_memory_verify.text import MAX_BYTES
-from shomei_memory_verify.verify import VerifyResult, verify_signed_receipt
+from shomei_memory_verify.verify import OK_UNPINNED, VerifyResult, verify_signed_receipt
 
-TYPE_CHECKING = False  # typing's own flag would cost its import
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -40,8 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, ValueError) as exc:  # ValueError: a name no file can have
         parser.error(f"the receipt cannot be read: {getattr(exc, 'strerror', 'impossible name')}")
     result = verify_signed_receipt(data, expected_public_key_hex=arguments.pin)
-    print(_WRITERS[arguments.form](result))
-    if result.reason == "ok_unpinned":
+    _say(_WRITERS[arguments.form](result))
+    if result.reason == OK_UNPINNED:
         print(_UNPINNED_NOTE, file=sys.stderr)
     return status_of(result)
 
@@ -87,10 +88,21 @@ def _read(name: str) -> bytes:
         return file.read(MAX_BYTES + 1)
 
 
+def _say(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has left; the exit status is still the answer. Nothing is to be flushed at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _as_line(result: VerifyResult) -> str:
     # ASCII with escapes, without the quotes: a signed string must not steer a terminal.
     schema = JSONEncoder().encode(result.schema)[1:-1].replace("\x7f", "\\u007f")
-    return f"valid={result.valid} authenticated={result.authenticated} reason={result.reason} schema={schema}"
+    return (
+        f"valid={result.valid} authenticated={result.authenticated} reason={result.reason} schema={schema}\n"
+    )
 
 
 def _as_json(result: VerifyResult) -> str:
@@ -101,7 +113,7 @@ def _as_json(result: VerifyResult) -> str:
         "public_key_hex": result.public_key_hex,
         "schema": result.schema,
     }
-    return JSONEncoder(indent=2).encode(shown).replace("\x7f", "\\u007f")
+    return JSONEncoder(indent=2).encode(shown).replace("\x7f", "\\u007f") + "\n"
 
 
 def _as_markdown(result: VerifyResult) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from shomei_memory_verify import signature
 from shomei_memory_verify.canonical import NotCanonical, canonical_bytes, plain_bytes
@@ -22,7 +22,6 @@ from shomei_memory_verify.text import (
 _LABELS = ("schema", "receipt_hash", "signer_id", "public_key_hex", "signature_hex")
 _FIELDS = (*_LABELS, "body")
 
-TYPE_CHECKING = False  # typing's own flag would cost its import
 if TYPE_CHECKING:
     from typing import TypedDict
 

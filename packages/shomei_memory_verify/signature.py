@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+from typing import TYPE_CHECKING
 
 # One function of libsodium is needed. nacl.bindings loads all of them, a third of the command's start-up;
 # this is the compiled module under it, and a test holds the two to the same verdicts.
-TYPE_CHECKING = False  # typing's own flag would cost its import
 if TYPE_CHECKING:
     from typing import Protocol, cast
 

@@ -6,10 +6,10 @@ A statement repeats what was signed and nothing more; a body that contradicts it
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from shomei_memory_verify.fields import Fields, Unfit
 
-TYPE_CHECKING = False  # typing's own flag would cost its import
 if TYPE_CHECKING:
     from collections.abc import Callable
 

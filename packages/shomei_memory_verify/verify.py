@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from shomei_memory_verify.envelope import SignedReceipt, pin_fits, read
 from shomei_memory_verify.signature import is_key
 from shomei_memory_verify.text import Malformed
 
-TYPE_CHECKING = False  # typing's own flag would cost its import
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
