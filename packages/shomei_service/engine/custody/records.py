@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from sqlalchemy import Connection, delete, exists, func, insert, literal, select, tuple_, update
-from sqlalchemy.exc import DBAPIError, ProgrammingError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from .faults import CustodyMismatch, Exhausted
 from .keytree import ROW_BITS, TENANT_BITS, BlobName, DirtyBlobs
@@ -16,7 +16,14 @@ from .values import Seen
 
 _Item = TypeVar("_Item")
 
-_FOREIGN: Final = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}  # no such table, ...
+_SILENT: Final = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+}
 _CHUNK: Final = 400  # bound variables a statement: two each, under SQLite's oldest limit of 999
 
 
@@ -43,13 +50,17 @@ class Record:
 
 def read_head(connection: Connection, *, lock: bool = False) -> Head:
     """Return the head; raise CustodyMismatch if the store has none that this version can read."""
-    query = select(head).where(head.c.id == 1)
     try:
-        row = connection.execute(query.with_for_update() if lock else query).one_or_none()
-    except DBAPIError as exc:
-        if not _is_foreign(exc):
+        return _read_head(connection, lock)
+    except (DBAPIError, TypeError, ValueError) as exc:
+        if _is_silence(exc):
             raise
         raise CustodyMismatch("this is no custody store, or it is damaged; put the newest copy back") from exc
+
+
+def _read_head(connection: Connection, lock: bool) -> Head:
+    query = select(head).where(head.c.id == 1)
+    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
     if row is None:
         if connection.execute(select(blobs.c.epoch).limit(1)).first() is None:
             raise CustodyMismatch(
@@ -251,11 +262,13 @@ def count(connection: Connection) -> tuple[int, int, int]:
     return number, total, waiting
 
 
-def _is_foreign(exc: DBAPIError) -> bool:
-    """Tell a store that is not one, or is damaged, from one that only does not answer now."""
+def _is_silence(exc: Exception) -> bool:
+    """Tell a store that only does not answer now from one that is none, or is damaged."""
+    if not isinstance(exc, DBAPIError):
+        return False
     if isinstance(exc.orig, sqlite3.Error):
-        return getattr(exc.orig, "sqlite_errorcode", 0) & 0xFF in _FOREIGN
-    return isinstance(exc, ProgrammingError)
+        return getattr(exc.orig, "sqlite_errorcode", 0) & 0xFF in _SILENT
+    return isinstance(exc, OperationalError)
 
 
 def _insert_blobs(connection: Connection, dirty: DirtyBlobs) -> None:

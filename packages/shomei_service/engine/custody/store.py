@@ -104,11 +104,12 @@ class CustodyStore:
         if not self.is_sqlite:
             pool = {"pool_size": _POOL_SIZE, "pool_pre_ping": True} if pooled else {"poolclass": NullPool}
             return create_engine(self._url, hide_parameters=True, **pool)
-        where = f"file:{quote(self._url.database or '')}?mode={'ro' if read_only else 'rw'}"
+        where = Path(self._url.database or "")
+        location = f"file:{quote(str(where))}?" + (_looking(where) if read_only else "mode=rw")
 
         def connect() -> sqlite3.Connection:
             return sqlite3.connect(
-                where, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+                location, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
 
         engine = create_engine(
@@ -161,6 +162,12 @@ def _create_private(where: Path) -> None:
         raise CustodyMismatch("a custody store is there already; init creates, it never replaces") from None
     sync_directory(where.parent)
     sync_directory(where.parent.parent)
+
+
+def _looking(where: Path) -> str:
+    """Return how to read a file and leave no trace: with no log beside it, SQLite need not make one."""
+    log = where.with_name(where.name + "-wal")
+    return "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
 
 
 def _require_private(where: Path) -> None:

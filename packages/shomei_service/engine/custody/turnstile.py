@@ -34,7 +34,7 @@ class Turnstile(Generic[_Asked, _Answer]):
         self._waiting: list[_Ticket[_Asked, _Answer]] = []
 
     def enter(self, asked: _Asked) -> _Answer:
-        """Return the answer; raise IntegrityFault if the question met one, CustodyUnavailable for the rest."""
+        """Return the answer; raise IntegrityFault if it met one, CustodyUnavailable for the rest."""
         ticket = _Ticket[_Asked, _Answer](asked)
         with self._door:
             self._waiting.append(ticket)

@@ -1,7 +1,8 @@
 """Custody, opened: leaves, slots, punctures, and a memory of what was done. CUSTODY.md."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,7 +48,8 @@ class Custody:
     def create(cls, url: str, provider: Provider, *, installation_id: str, now: int) -> "Custody":
         """Make a custody store with a new tree; raise CustodyMismatch if anything is there already."""
         custody = cls(Heads(CustodyStore.create(url), provider, installation_id))
-        custody._epochs.begin(secrets.token_bytes(KEY_BYTES), now)
+        with custody._or_closed():
+            custody._epochs.begin(secrets.token_bytes(KEY_BYTES), now)
         return custody
 
     @classmethod
@@ -67,9 +69,17 @@ class Custody:
             looking.close()
         # 2. Only now may anything be repaired.
         custody = cls(Heads(CustodyStore.open(url), provider, installation_id))
-        with custody._turnstile.alone():
+        with custody._or_closed(), custody._turnstile.alone():
             custody._epochs.recover(now)
         return custody
+
+    @contextmanager
+    def _or_closed(self) -> Generator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Close the store; the tree in memory goes with the object."""
