@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
@@ -164,6 +165,18 @@ def test_a_closed_pipe_is_not_a_traceback(receipt: Path) -> None:
     assert done.returncode == 0
 
 
+def test_a_closed_pipe_leaves_the_status(receipt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with open(write_end, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        assert main([str(receipt), "--pin", corpus.PIN]) == 0
+        assert main([str(receipt)]) == 3
+
+
 def test_main_uses_the_process_arguments(monkeypatch: pytest.MonkeyPatch, receipt: Path) -> None:
     monkeypatch.setattr(sys, "argv", ["shomei-memory-verify", str(receipt), "--pin", corpus.PIN])
     assert main() == 0
+    with pytest.raises(SystemExit) as stopped:
+        runpy.run_module("shomei_memory_verify", run_name="__main__")
+    assert stopped.value.code == 0
