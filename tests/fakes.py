@@ -69,9 +69,7 @@ def new_home(folder: Path, **settings: object) -> Home:
     chosen = Settings.model_validate({"home": folder / "home", "embedder": "none", **settings})
     with redirect_stderr(io.StringIO()):
         made = bootstrap.install(chosen)
-    return Home(
-        chosen, made.public_key_hex, made.admin_key.token, made.data_key.token, made.tenant.tenant_id
-    )
+    return Home(chosen, made.public_key_hex, made.admin_key.token, made.data_key.token, made.tenant.tenant_id)
 
 
 def authentic(receipt: Attested, pin: str | None) -> bool:
