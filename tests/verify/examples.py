@@ -10,7 +10,7 @@ HEADER: dict[str, object] = {
     "log": {"origin": "shomei/" + "0f" * 16, "seq": 17, "issued_at": 1781585655},
 }
 MEMORY = "lm_" + "2b" * 16
-TOMBSTONE = "hmac-sha256:" + "3c" * 32
+TOMBSTONE = "ts_" + "3c" * 16
 SUBJECT = "hmac-sha256:" + "4d" * 32
 COMMITMENT = "hmac-sha256:" + "5e" * 32
 ARTIFACT = "artifact:" + "6f" * 16

@@ -11,9 +11,9 @@ import pytest
 import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.verify import corpus
 
 from shomei_memory_verify.canonical import NotCanonical, canonical_bytes, plain_bytes
+from tests.verify import corpus
 
 
 def test_published_documents() -> None:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.verify import corpus
-from tests.verify.examples import EXAMPLES, HEADER, closure
 
 from shomei_memory_verify import SignedReceipt, VerifyResult, render, to_html, verify_signed_receipt
 from shomei_memory_verify.certificate import NON_CLAIMS
 from shomei_memory_verify.fields import shown, utc
 from shomei_memory_verify.statements import STATEMENTS
+from tests.verify import corpus
+from tests.verify.examples import EXAMPLES, HEADER, closure
 
 
 def page_of(body: dict[str, object], pin: str | None = corpus.PIN) -> str:

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.verify import corpus
-from tests.verify.conftest import Ran
-from tests.verify.examples import EXAMPLES
 
 from shomei_memory_verify import render, to_html
 from shomei_memory_verify.cli import main
+from tests.verify import corpus
+from tests.verify.conftest import Ran
+from tests.verify.examples import EXAMPLES
 
 Run = Callable[..., Ran]
 

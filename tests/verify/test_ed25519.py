@@ -5,9 +5,9 @@ from typing import cast
 import pytest
 from nacl.bindings import crypto_sign_open
 from nacl.exceptions import BadSignatureError
-from tests.verify import corpus
 
 from shomei_memory_verify.signature import signature_fits
+from tests.verify import corpus
 
 
 def fits(key: str, message: bytes, signature: str) -> bool:

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.verify import corpus
-from tests.verify.examples import EXAMPLES
 
 import shomei_memory_verify as ours
 from shomei_memory_verify import verify_signed_receipt
+from tests.verify import corpus
+from tests.verify.examples import EXAMPLES
 
 Ask = Callable[[list[tuple[object, str | None]]], list[dict[str, object]]]
 

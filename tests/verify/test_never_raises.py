@@ -8,9 +8,9 @@ from typing import NoReturn
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.verify import corpus
 
 from shomei_memory_verify import SignedReceipt, VerifyResult, render, verify_signed_receipt
+from tests.verify import corpus
 
 REASONS = {"ok", "ok_unpinned", "public_key_mismatch", "signature_or_hash_invalid"}
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from shomei_memory_verify import VerifyResult, verify_signed_receipt
 from tests.verify import corpus
 from tests.verify.conftest import Ran
 from tests.verify.examples import EXAMPLES
-
-from shomei_memory_verify import VerifyResult, verify_signed_receipt
 
 Run = Callable[..., Ran]
 EVERYWHERE = ("library text", "library bytes", "file", "stdin")

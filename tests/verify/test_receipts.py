@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from tests.verify import corpus
-from tests.verify.corpus import ReceiptCase
 
 from shomei_memory_verify import SignedReceipt, VerifyResult, verify_signed_receipt
+from tests.verify import corpus
+from tests.verify.corpus import ReceiptCase
 
 CASES = corpus.receipt_cases()
 

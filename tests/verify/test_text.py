@@ -7,11 +7,11 @@ from typing import cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.verify import corpus
 
 from shomei_memory_verify import verify_signed_receipt
 from shomei_memory_verify.envelope import read
 from shomei_memory_verify.text import MAX_BYTES, MAX_DEPTH, Malformed, parse
+from tests.verify import corpus
 
 # Legal JSON, refused by RFC 7493 §2.3.
 DUPLICATES = {"y_object_duplicated_key.json", "y_object_duplicated_key_and_value.json"}
