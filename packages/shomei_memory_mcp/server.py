@@ -22,6 +22,7 @@ Serves ten governed memory tools to an MCP host over stdin and stdout.
 Settings: SHOMEI_MCP_API_KEY, SHOMEI_MCP_BASE_URL (default http://127.0.0.1:8088), SHOMEI_MCP_CA_FILE,
 SHOMEI_MCP_PROXY, SHOMEI_MCP_TIMEOUT_S (default 30), SHOMEI_MCP_READ_ONLY.
 """
+DISTRIBUTION: Final = "shomei-governed-memory"
 PROGRAM: Final = "shomei-memory-mcp"
 EXTRA_LINE: Final = "the relay needs the [mcp] extra: pip install 'shomei-governed-memory[mcp]'"
 FAILED, MISUSED = 1, 2
@@ -66,6 +67,11 @@ def run_relay(*, require_key: bool) -> NoReturn:
 def _other_command(arguments: Sequence[str]) -> int:
     if arguments in (["--help"], ["-h"]):
         sys.stdout.write(USAGE)
+        return 0
+    if arguments == ["--version"]:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"{PROGRAM} {version(DISTRIBUTION)}\n")
         return 0
     sys.stderr.write(USAGE)
     return MISUSED

@@ -80,9 +80,13 @@ def decode(line: _Line) -> SessionMessage | JSONRPCError | None:
     except ValueError:
         return _refusal(None, PARSE_ERROR, "Parse error")
     try:
-        return SessionMessage(jsonrpc_message_adapter.validate_python(value, by_name=False))
+        message = jsonrpc_message_adapter.validate_python(value, by_name=False)
     except ValidationError:
         return _refusal(_request_id(value), INVALID_REQUEST, "Invalid Request")
+    if isinstance(message, JSONRPCNotification) and "id" in cast(dict[str, object], value):
+        # An id of null, true or 1.5 makes no notification of a request: its sender waits.
+        return _refusal(None, INVALID_REQUEST, "Invalid Request")
+    return SessionMessage(message)
 
 
 def encode(message: JSONRPCMessage) -> bytes:

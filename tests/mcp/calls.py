@@ -3,12 +3,12 @@
 from typing import Any
 
 import anyio
-from tests.mcp.host import KEY
 
 from shomei_memory_mcp.answers import Answer
 from shomei_memory_mcp.client import Service
 from shomei_memory_mcp.settings import Settings
 from shomei_memory_mcp.tools import TOOLS, Relay, call_tool
+from tests.mcp.host import KEY
 
 VALID: dict[str, dict[str, Any]] = {
     "add_memory": {"messages": "text"},

@@ -121,6 +121,10 @@ class Host:
             stream.close()
         return code
 
+    def silent(self) -> bool:
+        """Tell whether nobody holds the relay's stdout any more."""
+        return not self._threads[0].is_alive()
+
     def said(self) -> bytes:
         """Everything the relay wrote anywhere."""
         return b"\n".join(self.lines) + self.stderr

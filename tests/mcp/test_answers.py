@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 import pytest
-from tests.mcp.calls import VALID, WRITES, call
-from tests.mcp.host import KEY
-from tests.mcp.stub import Stub
 
 from shomei_memory_mcp import answers, screen
 from shomei_memory_mcp.refusals import Withheld
+from tests.mcp.calls import VALID, WRITES, call
+from tests.mcp.host import KEY
+from tests.mcp.stub import Stub
 
 RECEIPT = {"schema": "shomei.memory_add.v1", "public_key_hex": "ab" * 32, "body": {"commit_key_id": "ck_1"}}
 

@@ -11,15 +11,15 @@ from urllib.parse import unquote
 import anyio
 import httpx
 import pytest
-from tests.mcp.calls import BY_NAME, NAMES_AN_ID, VALID, WRITES, call
-from tests.mcp.host import KEY
-from tests.mcp.stub import ADDED, Exchange, Play, Stub, closed_port
 
 from shomei_memory_mcp import client, settings
 from shomei_memory_mcp.answers import Answer
 from shomei_memory_mcp.client import Service
 from shomei_memory_mcp.settings import Settings
 from shomei_memory_mcp.tools import Relay, call_tool
+from tests.mcp.calls import BY_NAME, NAMES_AN_ID, VALID, WRITES, call
+from tests.mcp.host import KEY
+from tests.mcp.stub import ADDED, Exchange, Play, Stub, closed_port
 
 REMOTE = [name for name in VALID if name != "verify_receipt"]
 MARK = "ZQ7-51d9"

@@ -4,11 +4,11 @@ import json
 from typing import Any
 
 import pytest
-from tests.mcp.calls import BY_NAME, VALID, arguments, call
-from tests.mcp.stub import Stub
 
 from shomei_memory_mcp import inputs
 from shomei_memory_mcp.refusals import InputRefused
+from tests.mcp.calls import BY_NAME, VALID, arguments, call
+from tests.mcp.stub import Stub
 
 MARK = "ZQ7-8c1f"
 

@@ -6,12 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from shomei_memory_mcp import settings
 from tests.mcp.authority import Authority
 from tests.mcp.calls import call
 from tests.mcp.host import KEY, Host, environment
 from tests.mcp.stub import ADDED, Exchange, Stub
-
-from shomei_memory_mcp import settings
 
 PROXIES = [name for lower in ("http_proxy", "https_proxy", "all_proxy") for name in (lower, lower.upper())]
 UNTRUSTED = (

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.mcp.host import Host, environment
-from tests.mcp.stub import closed_port
 
 from shomei_memory_mcp import inputs
 from shomei_memory_mcp.serving import SERVER_NAME, publish
 from shomei_memory_mcp.tools import TOOLS, Tool
+from tests.mcp.host import Host, environment
+from tests.mcp.stub import closed_port
 
 SNAPSHOTS = Path(__file__).parent / "toolsnaps"
 NAMES = [

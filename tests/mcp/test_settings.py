@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.mcp.host import KEY
 
 from shomei_memory_mcp import settings
 from shomei_memory_mcp.refusals import SettingsRefused
+from tests.mcp.host import KEY
 
 
 def base_url(value: str) -> str:

@@ -6,11 +6,11 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
+
 from tests.mcp.host import RELAY, environment
 from tests.mcp.stub import ADDED, Exchange, Stub
-
-from mcp import Client, StdioServerParameters
 
 GOLDEN = Path(__file__).parents[1] / "vectors" / "upstream_golden_receipt.json"
 FOUND = {"results": [{"id": "lm_1", "memory": "text", "user_id": "alice", "score": 0.92}]}
