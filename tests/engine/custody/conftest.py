@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.engine.custody.home import Home
 
 from shomei_service.engine import failpoints
 from shomei_service.engine.custody import Custody
+from tests.engine.custody.home import Home
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from sqlalchemy import select
-from tests.engine.custody.reference import children
 
 from shomei_service.engine.custody import Address, Custody, Puncture, Punctured, Seen, address
 from shomei_service.engine.custody.blob import Blob, Draft, Link
@@ -22,6 +21,7 @@ from shomei_service.engine.custody.sealing import bind, open_sealed
 from shomei_service.engine.custody.store import CustodyStore
 from shomei_service.engine.custody.tables import blobs, head
 from shomei_service.engine.errors import IntegrityFault
+from tests.engine.custody.reference import children
 
 INSTALLATION = "ab" * 16
 CAUSE = "delete_request"

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.engine.custody.home import Attacker, Home, leaves, punctures
 
 from shomei_service.engine import failpoints
 from shomei_service.engine.custody import Custody, address
 from shomei_service.engine.errors import CustodyUnavailable
 from shomei_service.engine.failpoints import CUSTODY_POINTS
+from tests.engine.custody.home import Attacker, Home, leaves, punctures
 
 ROWS = range(256, 400)
 GONE, TARGET = 300, 301

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engine.custody import vectors
-from tests.engine.custody.reference import FlatTree
 
 from shomei_service.engine.custody.blob import FANOUT, Blob, Draft, Link
 from shomei_service.engine.custody.faults import BlobMissing, Punctured
@@ -24,6 +22,8 @@ from shomei_service.engine.custody.keytree import (
 )
 from shomei_service.engine.custody.sealing import open_sealed
 from shomei_service.engine.errors import IntegrityFault
+from tests.engine.custody import vectors
+from tests.engine.custody.reference import FlatTree
 
 DOMAIN = "ab" * 16
 SEED = vectors.SEED

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.engine.custody.home import INSTALLATION, Home, Meddling, leaves, punctures
 
 from shomei_service.engine import failpoints
 from shomei_service.engine.custody import Custody, CustodyMismatch, Seen
 from shomei_service.engine.custody.providers.local_file import LocalFile
 from shomei_service.engine.errors import CustodyUnavailable, StartRefused
+from tests.engine.custody.home import INSTALLATION, Home, Meddling, leaves, punctures
 
 ROWS = range(256, 266)
 Closed = tuple[Home, dict[int, bytes | None]]

@@ -4,6 +4,7 @@ import hashlib
 from typing import Any
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 from tests.engine.custody.reference import FlatTree, bind, expand, leaf
 
 SEED = hashlib.sha256(b"shomei keytree vector seed").digest()
