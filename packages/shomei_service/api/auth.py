@@ -18,5 +18,5 @@ def bearer(scope: Scope) -> str:
     values = [value for name, value in scope["headers"] if name == b"authorization"]
     match = _BEARER.fullmatch(values[0]) if len(values) == 1 else None
     if match is None:
-        raise Unauthenticated("this action requires a valid API key")
+        raise Unauthenticated("a valid API key is required")
     return match[1].decode("ascii")

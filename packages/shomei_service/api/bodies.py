@@ -14,7 +14,6 @@ from ..engine.errors import TooLarge
 from ..engine.model import Json, JsonObject
 from .errors import TooDeep, TooSlow, malformed
 
-BODY_SECONDS: Final = 30  # RELIABILITY.md §6: request time
 _MEMORY_KEYS: Final = 64  # a memory with full metadata has about 40 keys
 _MEMORY_TOKENS: Final = (
     400  # and, with a list or two among them, fewer brackets, commas and strings than this
@@ -26,16 +25,23 @@ _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{},:]', re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """How large a body a route takes, and how many keys and tokens its JSON may hold."""
+    """How large a body a route takes and how long it waits for it; what its JSON may hold."""
 
     octets: int
+    seconds: float
     keys: int
     tokens: int
 
 
-SINGLE: Final = Allowance(limits.BODY_BYTES, limits.JSON_KEYS, tokens=limits.BODY_BYTES)
+SINGLE: Final = Allowance(
+    limits.BODY_BYTES,
+    seconds=30,  # RELIABILITY.md §6: request time
+    keys=limits.JSON_KEYS,
+    tokens=limits.BODY_BYTES,
+)
 BATCH: Final = Allowance(
     limits.BATCH_BODY_BYTES,
+    seconds=120,  # 16 MiB at 1 Mbit/s
     keys=_MEMORY_KEYS * limits.BATCH_MEMORIES,
     tokens=_MEMORY_TOKENS * limits.BATCH_MEMORIES,
 )
@@ -45,18 +51,18 @@ class ClientGone(Exception):  # nobody is left to be told of an error
     """The client hung up before its request was complete."""
 
 
-async def take(scope: Scope, receive: Receive, allowed: int) -> bytes:
+async def take(scope: Scope, receive: Receive, allowance: Allowance) -> bytes:
     """Return the body, never holding more than the allowed bytes of it.
 
     Raises TooLarge by the declared length before anything is read, and while reading; TooSlow when it
     does not arrive in time; ClientGone when the connection ends first.
     """
     declared = header(scope, b"content-length")
-    if declared.isdigit() and (len(declared) > 15 or int(declared) > allowed):
+    if declared.isdigit() and (len(declared) > 15 or int(declared) > allowance.octets):
         raise TooLarge(_ARRIVED)
     try:
-        with anyio.fail_after(BODY_SECONDS):
-            return await _collect(receive, allowed)
+        with anyio.fail_after(allowance.seconds):
+            return await _collect(receive, allowance.octets)
     except TimeoutError:
         raise TooSlow("the body did not arrive in time") from None
 

@@ -72,10 +72,7 @@ STATUS: Final[Mapping[type[EngineError], int]] = {
     errors.StorageUnavailable: 503,
     errors.ErasurePending: 503,
     Busy: 503,
-    errors.StartRefused: 500,
-    errors.IntegrityFault: 500,
-    errors.SigningFault: 500,
-    errors.EgressFault: 500,
+    Fault: 500,  # IntegrityFault, SigningFault, EgressFault, and whatever custody keeps to itself
 }
 
 _HEADERS: Final[Mapping[int, tuple[tuple[bytes, bytes], ...]]] = {
@@ -86,7 +83,7 @@ _HEADERS: Final[Mapping[int, tuple[tuple[bytes, bytes], ...]]] = {
 
 
 def status_of(error: EngineError) -> int:
-    """Return the HTTP status of an error; a class nobody listed takes its nearest parent's, or 500."""
+    """Return the HTTP status of an error; a class not listed itself takes its nearest parent's."""
     return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
 
 

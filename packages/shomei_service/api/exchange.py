@@ -7,7 +7,7 @@ from typing import Final, Generic, TypeVar, cast
 from starlette.types import Receive, Send
 from starlette.types import Scope as Request
 
-from ..engine.errors import EngineError
+from ..engine.errors import EngineError, Fault
 from ..engine.model import Caller, Json, Scope
 from ..engine.parts import Engine
 from ..engine.verbs import access
@@ -80,7 +80,7 @@ class Exchange:
         # 2. 413, then 422 as far as headers tell.
         raw = b""
         if operation.body is not Nothing:
-            raw = await bodies.take(request, receive, operation.allowance.octets)
+            raw = await bodies.take(request, receive, operation.allowance)
             bodies.require_json(request)
         # 3. The rest is work, and leaves the event loop.
         return await self._lanes.run(operation.lane, self._work, request, caller, raw)
@@ -100,7 +100,6 @@ class Exchange:
         return reply(operation.act(ask))
 
     def _refuse(self, error: EngineError, request_id: str) -> Reply:
-        status = errors.status_of(error)
-        if status >= 500:
+        if isinstance(error, Fault):
             log_fault(error, request_id)
         return errors.refuse(error, request_id, self.operation.refused.get(type(error)))

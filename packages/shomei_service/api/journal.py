@@ -2,6 +2,7 @@
 
 import logging
 import traceback
+from pathlib import Path
 from typing import Final
 
 REQUEST_ID: Final = "shomei.request_id"
@@ -33,5 +34,5 @@ def log_fault(error: BaseException, request_id: str) -> None:
         kinds.append(type(seen).__name__)
         seen = seen.__cause__ or seen.__context__
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
-    where = " ".join(f"{frame.name}:{frame.lineno}" for frame in frames)
+    where = " ".join(f"{Path(frame.filename).stem}.{frame.name}:{frame.lineno}" for frame in frames)
     _FAULT.error("fault=%s at=%s request_id=%s", "<".join(kinds), where, request_id)

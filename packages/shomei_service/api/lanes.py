@@ -2,7 +2,7 @@
 
 import functools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final, ParamSpec, TypeVar
 
@@ -28,14 +28,21 @@ class Lane(StrEnum):
 
 
 # Waiting for a shared commit takes a thread but no processor; recall takes processor, a batch memory.
-_THREADS: Final = {Lane.ADMIT: 8, Lane.RECALL: 16, Lane.REMEMBER: 64, Lane.BATCH: 2, Lane.GOVERN: 64}
+THREADS: Final[Mapping[Lane, int]] = {
+    Lane.ADMIT: 8,
+    Lane.RECALL: 16,
+    Lane.REMEMBER: 64,
+    Lane.BATCH: 2,
+    Lane.GOVERN: 64,
+}
 
 
 class Lanes:
     """The service's threads, a fixed number to a lane, and a fixed queue before each."""
 
-    def __init__(self) -> None:
-        self._limiters = {lane: anyio.CapacityLimiter(threads) for lane, threads in _THREADS.items()}
+    def __init__(self, threads: Mapping[Lane, int] = THREADS, queue: int = QUEUE) -> None:
+        self._limiters = {lane: anyio.CapacityLimiter(number) for lane, number in threads.items()}
+        self._most = {lane: number + queue for lane, number in threads.items()}
         self._inside = Counter[Lane]()
 
     async def run(self, lane: Lane, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -43,7 +50,7 @@ class Lanes:
 
         Raises Busy instead of queueing without end.
         """
-        if self._inside[lane] >= _THREADS[lane] + QUEUE:
+        if self._inside[lane] >= self._most[lane]:
             raise Busy("more work is waiting than this service holds; try again")
         self._inside[lane] += 1
         try:

@@ -37,6 +37,8 @@ class _Refused(Exception):  # never leaves the parser, which turns it into its o
 class Connection(HttpToolsProtocol):
     """One connection: uvicorn's, with limits on what comes before the application is asked."""
 
+    most: int = CONNECTIONS
+    head_seconds: float = HEAD_SECONDS
     _octets = 0
     _refusal = 400
     _timer: asyncio.TimerHandle | None = None
@@ -44,7 +46,8 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Take the connection, or refuse it when there are too many."""
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS:
+        self.access_log = False  # whoever may have attached a listener: it would write paths and queries
+        if len(self.connections) > self.most:
             self._refuse(503)
         else:
             self._expect_head()
@@ -99,7 +102,7 @@ class Connection(HttpToolsProtocol):
 
     def _expect_head(self) -> None:
         self._head_arrived()
-        self._timer = self.loop.call_later(HEAD_SECONDS, self._refuse, 408)
+        self._timer = self.loop.call_later(self.head_seconds, self._refuse, 408)
 
     def _head_arrived(self) -> None:
         if self._timer is not None:
@@ -107,11 +110,14 @@ class Connection(HttpToolsProtocol):
             self._timer = None
 
     def _refuse(self, status: int) -> None:
-        """Answer and close; if an answer is already under way, close only, for two must not be mixed."""
+        """Answer and close; but a whole request that is being answered gets its own answer, and only that."""
         self._head_arrived()
-        answering = bool(self.pipeline) or (self.cycle and self.cycle.response_started)
-        finished = self.cycle and self.cycle.response_complete and not self.pipeline
-        if not self.transport.is_closing() and (finished or not answering):
+        cycle = self.cycle
+        in_flight = bool(cycle) and not cycle.response_complete
+        if in_flight and not cycle.more_body:
+            cycle.keep_alive = False
+            return
+        if not (self.transport.is_closing() or self.pipeline or (in_flight and cycle.response_started)):
             self.transport.write(_written(status))
         self.transport.close()
 

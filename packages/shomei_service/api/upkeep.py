@@ -1,6 +1,7 @@
 """The service's one background thread: it gives the engine time to finish what requests began."""
 
 import threading
+from collections.abc import Callable
 from typing import Final
 
 from ..engine.parts import Engine
@@ -14,8 +15,12 @@ _STOP_SECONDS: Final = 30.0
 class Upkeep:
     """Runs the engine's upkeep when woken and at least every second, and knows whether it works."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(
+        self, engine: Engine, tend: Callable[[Engine], bool] = upkeep, *, every: float = _EVERY_SECONDS
+    ) -> None:
         self._engine = engine
+        self._tend = tend
+        self._every = every
         self._stopping = threading.Event()
         self._failed = False
         self._thread = threading.Thread(target=self._run, name="shomei-upkeep", daemon=True)
@@ -39,14 +44,14 @@ class Upkeep:
         while not self._stopping.is_set():
             more = self._attempt()
             if self._failed:
-                self._stopping.wait(_EVERY_SECONDS)  # not woken by requests: a broken disk is no busy loop
+                self._stopping.wait(self._every)  # not woken by requests: a broken disk is no busy loop
             elif not more:
-                self._engine.wake.wait(_EVERY_SECONDS)
+                self._engine.wake.wait(self._every)
                 self._engine.wake.clear()
 
     def _attempt(self) -> bool:
         try:
-            more = upkeep(self._engine)
+            more = self._tend(self._engine)
         except Exception as fault:  # noqa: BLE001  # whatever it is, the next run tries again
             self._failed = True
             log_fault(fault, "upkeep")
