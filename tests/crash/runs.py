@@ -1,0 +1,143 @@
+"""Run scenarios in processes that may be killed, and hold what is left against what they had said."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from shomei_service.engine.model import NewMemory
+from shomei_service.engine.verbs.add import add_batch
+from tests import oracle
+from tests.crash.scenario import Order, Step
+from tests.fakes import Home, House, new_home
+
+KILLED = -signal.SIGKILL
+ROOT = Path(__file__).parents[2]
+
+
+class Server:
+    """One warmed interpreter that forks a child for each run."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.scenario"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, home: Home, steps: Iterable[Step], failpoints: str = "") -> "Run":
+        """Run the steps in a child; return how it ended and what it said."""
+        folder = home.settings.home.parent
+        order = Order(
+            home=str(home.settings.home),
+            token=home.admin_token,
+            failpoints=failpoints,
+            steps=list(steps),
+            said=str(folder / "said"),
+            errors=str(folder / "stderr"),
+        )
+        Path(order.said).write_bytes(b"")
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(asdict(order)) + "\n")
+        self._process.stdin.flush()
+        code = int(self._process.stdout.readline())
+        said = [json.loads(line) for line in Path(order.said).read_text().splitlines()]
+        return Run(code, said, Path(order.errors).read_text())
+
+    def stop(self) -> None:
+        """End the server."""
+        self._process.communicate()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How a child ended and what it said before."""
+
+    code: int
+    said: list[dict[str, Any]]
+    errors: str
+
+    @property
+    def hits(self) -> dict[str, int]:
+        """Which failpoints were passed, of a run that came to its end."""
+        return self.said[-1]["hits"]
+
+    def answers(self) -> list[tuple[Step, dict[str, Any] | None]]:
+        """Return each step with its answer; the last one's is None if it was never acknowledged."""
+        steps: list[tuple[Step, dict[str, Any] | None]] = []
+        for line in self.said:
+            if "asked" in line:
+                steps.append(([line["asked"], *line["words"]], None))
+            elif "did" in line:
+                steps[-1] = (steps[-1][0], line)
+        return steps
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An installation that nobody has open, and the texts and subjects that are in it."""
+
+    home: Home
+    rows: dict[str, tuple[str, str | None]]
+
+    def copied(self, folder: Path) -> Home:
+        """Return a copy of the whole installation in another folder."""
+        return copied(self.home, folder)
+
+
+def copied(home: Home, folder: Path) -> Home:
+    """Copy the whole installation into another folder."""
+    shutil.copytree(home.settings.home, folder / "home")
+    return replace(home, settings=home.settings.model_copy(update={"home": folder / "home"}))
+
+
+def stored(folder: Path, news: list[NewMemory]) -> Stored:
+    """Make an installation that holds these memories."""
+    home = new_home(folder)
+    rows: dict[str, tuple[str, str | None]] = {}
+    with home.opened() as house:
+        for start in range(0, len(news), 1000):
+            chunk = news[start : start + 1000]
+            for added, new in zip(add_batch(house.engine, house.data, chunk), chunk, strict=True):
+                rows[added.memory_id] = (new.text, new.user_id)
+    return Stored(home, rows)
+
+
+def after(house: House, home: Home, stored: Stored, run: Run, *, carried_out: bool) -> dict[str, str]:
+    """Assert every invariant, and that what is left is what was acknowledged, and nothing by halves.
+
+    `carried_out` says whether the one step that was not acknowledged must be found done, or not begun.
+    """
+    texts = oracle.settled(house, home.settings)
+    records = oracle.read(home.settings)
+    stones = {stone["memory_id"]: stone["receipt_hash"] for stone in records.tombstones}
+    closures = {row["receipt_hash"] for row in records.receipts if "closure" in row["schema"]}
+    expected = dict(stored.rows)
+    for (verb, *words), answer in run.answers():
+        if answer is None and not carried_out:
+            continue
+        match verb:
+            case "add":
+                text, user = words
+                unknown = [one for one in texts if one not in expected and texts[one] == text]
+                (memory_id,) = [answer["id"]] if answer else unknown
+                expected[memory_id] = (text, user)
+            case "erase":
+                del expected[words[0]]
+                assert words[0] in stones
+                assert answer is None or stones[words[0]] == answer["receipt"]
+            case _:
+                gone = {one for one, (_, user) in expected.items() if user == words[0]}
+                expected = {one: row for one, row in expected.items() if one not in gone}
+                assert gone <= stones.keys()
+                assert answer is None or (set(answer["ids"]) == gone and answer["closure"] in closures)
+    assert texts == {one: text for one, (text, _) in expected.items()}
+    return texts

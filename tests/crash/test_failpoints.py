@@ -1,0 +1,171 @@
+"""Die at every failpoint of add, erase, forget and opening; open again; nothing is half done. T-01."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from shomei_service.engine.errors import NotFound
+from shomei_service.engine.failpoints import CUSTODY_POINTS, POINTS
+from shomei_service.engine.verbs.erase import erase
+from shomei_service.engine.verbs.forget import forget
+from tests import oracle
+from tests.crash.runs import KILLED, ROOT, Run, Server, Stored, after
+from tests.crash.scenario import Step
+from tests.fakes import Home
+
+STARTS_WITHIN_S = 10  # DEV-35
+NOTHING_YET = {"add.before_commit", "e1.before"}  # dying here leaves no trace of the step
+ADDING = ["add.before_commit", "add.after_commit"]
+ERASING = [
+    "e1.before",
+    "e1.after",
+    *sorted(CUSTODY_POINTS),
+    "e6.before",
+    "e6.after_sign",
+    "e6.after_commit",
+    "answer.before",
+]
+CHUNKED = ["e6.mid_batch:2", "e6.after_sign:3", "e6.after_commit:2"]
+# In these the first death leaves an erasure for recovery to finish; it dies again at each step of that.
+FIRST_DEATHS = ["e1.after", "e2.created", "e3.after", "e4.after", "e6.after_sign"]
+
+
+def small_steps(stored: Stored) -> list[Step]:
+    """Add, erase one, forget a subject of one row, add again: every point of the three verbs twice."""
+    stone = next(one for one, (text, _) in stored.rows.items() if text == "a stone")
+    return [
+        ["add", "a new lamp", "carol"],
+        ["erase", stone],
+        ["forget", "alice"],
+        ["add", "a newer lamp", "alice"],
+    ]
+
+
+LARGE_STEPS: list[Step] = [["forget", "bulk"], ["add", "a new lamp", "bulk"]]
+
+
+def holds(home: Home, stored: Stored, run: Run, *, carried_out: bool) -> None:
+    """Open, which needs no call to recover; check; then ask for the interrupted step once more."""
+    began = time.monotonic()
+    with home.opened() as house:
+        assert time.monotonic() - began < STARTS_WITHIN_S
+        after(house, home, stored, run, carried_out=carried_out)
+        verb, *words = run.answers()[-1][0]
+        if verb == "erase" and carried_out:
+            with pytest.raises(NotFound):
+                erase(house.engine, house.admin, words[0])
+        if verb == "forget":
+            left = 0 if carried_out else sum(user == words[0] for _, user in stored.rows.values())
+            assert len(forget(house.engine, house.admin, words[0]).erased) == left
+        oracle.settled(house, home.settings)
+
+
+def dies(server: Server, home: Home, steps: list[Step], spec: str) -> Run:
+    """Run the steps into the armed failpoint: passing it at all is what kills."""
+    name, _, nth = spec.partition(":")
+    run = server.run(home, steps, f"{name}:kill:{nth or 1}")
+    assert run.code == KILLED, run.errors
+    assert run.answers()[-1][1] is None, "the step during which it died was not acknowledged"
+    return run
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("point", [*ADDING, *ERASING])
+def test_one_death(server: Server, small: Stored, folder: Path, point: str, nth: int) -> None:
+    home = small.copied(folder)
+    run = dies(server, home, small_steps(small), f"{point}:{nth}")
+    holds(home, small, run, carried_out=point not in NOTHING_YET)
+
+
+@pytest.mark.parametrize(
+    "spec", ["e1.before", "e1.after", "e3.after", "e6.mid_batch", *CHUNKED, "answer.before"]
+)
+def test_one_death_in_a_forget_of_many(server: Server, large: Stored, folder: Path, spec: str) -> None:
+    home = large.copied(folder)
+    run = dies(server, home, LARGE_STEPS, spec)
+    holds(home, large, run, carried_out=spec not in NOTHING_YET)
+
+
+@pytest.mark.parametrize("first", FIRST_DEATHS)
+def test_a_second_death_at_each_step_of_recovery(
+    server: Server, small: Stored, tmp_path: Path, first: str
+) -> None:
+    (tmp_path / "first").mkdir()
+    home = small.copied(tmp_path / "first")
+    run = dies(server, home, small_steps(small), f"{first}:2")
+    (tmp_path / "look").mkdir()
+    steps_of_recovery = recovery_hits(server, Stored(home, {}).copied(tmp_path / "look"))
+    assert {"boot.reerase", "e6.after_commit"} <= steps_of_recovery.keys()
+    for second in sorted(steps_of_recovery):
+        (tmp_path / second).mkdir()
+        again = Stored(home, {}).copied(tmp_path / second)
+        assert server.run(again, [], f"{second}:kill").code == KILLED
+        holds(again, small, run, carried_out=True)
+
+
+@pytest.mark.parametrize("second", ["e6.after_sign", "e6.mid_batch", "e6.after_commit:2"])
+def test_a_second_death_between_chunks(server: Server, large: Stored, folder: Path, second: str) -> None:
+    home = large.copied(folder)
+    run = dies(server, home, LARGE_STEPS, "e6.mid_batch")
+    name, _, nth = second.partition(":")
+    assert server.run(home, [], f"{name}:kill:{nth or 1}").code == KILLED
+    holds(home, large, run, carried_out=True)
+
+
+def recovery_hits(server: Server, home: Home) -> dict[str, int]:
+    """Return which failpoints opening passes when it has something to recover."""
+    run = server.run(home, [])
+    assert run.code == 0, run.errors
+    return run.hits
+
+
+def test_a_run_that_is_not_killed_does_everything(server: Server, small: Stored, folder: Path) -> None:
+    """The control: the same scenario, counted."""
+    home = small.copied(folder)
+    run = server.run(home, small_steps(small))
+    assert run.code == 0, run.errors
+    assert all(answer is not None for _, answer in run.answers())
+    assert Counter(run.hits) >= Counter(dict.fromkeys([*ADDING, *ERASING], 2))
+    with home.opened() as house:
+        texts = after(house, home, small, run, carried_out=True)
+    assert sorted(texts.values()) == [
+        "a ladder of bob",
+        "a lamp of bob",
+        "a new lamp",
+        "a newer lamp",
+        "a stick",
+    ]
+
+
+def test_no_failpoint_of_a_built_verb_goes_unused() -> None:
+    """A registered point that the code has must be one that the deaths above pass."""
+    source = " ".join(path.read_text() for path in (ROOT / "packages" / "shomei_service").rglob("*.py"))
+    built = set(re.findall(r'failpoint\("([a-z0-9_.]+)"\)', source))
+    assert built <= POINTS
+    assert built == {*ADDING, *ERASING, "e6.mid_batch", "boot.reerase"}
+
+
+def test_the_environment_arms_a_failpoint(small: Stored, folder: Path) -> None:
+    """The way an operator's test would do it: SHOMEI_FAILPOINTS, read where the engine is opened."""
+    home = small.copied(folder)
+    script = (
+        "from shomei_service import bootstrap, settings\n"
+        "with bootstrap.opened(settings.read_settings()): print('opened')"
+    )
+    named = {"SHOMEI_HOME": str(home.settings.home), "SHOMEI_EMBEDDER": "none"}
+    outcomes = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, **named, **armed},
+            cwd=ROOT,
+            capture_output=True,
+        )
+        for armed in ({}, {"SHOMEI_FAILPOINTS": "boot.reerase:kill"})
+    ]
+    assert [(one.returncode, one.stdout) for one in outcomes] == [(0, b"opened\n"), (KILLED, b"")]

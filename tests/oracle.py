@@ -1,0 +1,227 @@
+"""What must hold after every run, whatever happened in it. SEMANTICS.md §23.
+
+The database and the custody store are read by plain SQL, and everything is recomputed by code that shares
+nothing with the engine, so that a mistake there is not repeated here. Only leaves come from the engine:
+nobody else can derive them.
+"""
+
+import hashlib
+import hmac
+import json
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import rfc8785
+
+from shomei_memory_verify import verify_signed_receipt
+from shomei_service.engine.custody import address
+from shomei_service.engine.store import memories
+from shomei_service.settings import Settings
+from tests.fakes import House
+
+Row = dict[str, Any]
+
+_ADD = "shomei.memory_add.v1"
+_DELETE = "shomei.vector_delete.v1"
+_REERASE = "shomei.reerase.v1"
+_CLOSURE = "shomei.subject_closure.v1"
+_RESTART = "shomei.log_restart.v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Everything at rest, in the order it was committed."""
+
+    tenants: dict[str, Row]
+    memories: list[Row]
+    tombstones: list[Row]
+    receipts: list[Row]
+    intents: list[Row]
+    punctured: dict[int, Row]
+    key_names: set[str]
+    known_keys: set[str]
+
+
+def read(settings: Settings) -> Records:
+    """Read both stores and the names of the key files."""
+    database, custody = settings.data / "shomei.db", settings.custody_store / "custody.db"
+    receipts = _rows(database, "SELECT * FROM receipts ORDER BY rowid")
+    punctures = _rows(custody, "SELECT * FROM custody_puncture JOIN custody_epoch USING (epoch)")
+    return Records(
+        tenants={one["tenant_id"]: one for one in _rows(database, "SELECT * FROM tenants")},
+        memories=_rows(database, "SELECT * FROM memories"),
+        tombstones=_rows(database, "SELECT * FROM tombstones"),
+        receipts=[one | {"statement": json.loads(one["body"])} for one in receipts],
+        intents=_rows(database, "SELECT * FROM intents"),
+        punctured={int.from_bytes(one["path"]): one for one in punctures if len(one["path"]) == 7},
+        key_names={entry.stem for entry in (settings.keys / "custody").iterdir()},
+        known_keys={
+            one["name"]
+            for one in _rows(
+                custody, "SELECT key_name AS name FROM custody_head UNION SELECT * FROM custody_pending"
+            )
+        },
+    )
+
+
+def _rows(database: Path, query: str) -> list[Row]:
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        connection.row_factory = sqlite3.Row
+        return [dict(row) for row in connection.execute(query)]
+
+
+def settled(house: House, settings: Settings) -> dict[str, str]:
+    """Assert every invariant of an open installation where no work is under way; return live texts by id."""
+    records = read(settings)
+    nothing_is_under_way(records)
+    every_receipt_is_authentic(records, house.pin)
+    no_log_has_a_gap(records)
+    receipts_and_states_agree(records)
+    no_living_row_has_a_dead_key(records)
+    keys = {one: commitment_key(house, row["number"]) for one, row in records.tenants.items()}
+    tombstones_are_derived(records, keys)
+    every_closure_adds_up(records, keys)
+    return every_living_row_opens(house, records)
+
+
+def nothing_is_under_way(records: Records) -> None:
+    """I-2: recovery leaves no intent, no row half erased, and no key that nobody names."""
+    assert records.intents == []
+    assert {row["life"] for row in records.memories} <= {"live"}
+    assert records.key_names <= records.known_keys
+    assert all(row["destroyed_at"] is not None for row in records.punctured.values())
+
+
+def every_receipt_is_authentic(records: Records, pin: str | None) -> None:
+    """I-4: each signature verifies under the pin, over exactly the text that is stored."""
+    for row in records.receipts:
+        body = row["statement"]
+        text = row["body"].encode()
+        assert rfc8785.dumps(body) == text
+        assert row["receipt_hash"] == "sha256:" + hashlib.sha256(text).hexdigest()
+        assert row["schema"] == body["schema"]
+        assert (row["origin"], row["seq"]) == (body["log"]["origin"], body["log"]["seq"])
+        envelope = {name: row[name] for name in ("schema", "receipt_hash", "signer_id", "public_key_hex")}
+        whole = envelope | {"signature_hex": row["signature_hex"], "body": body}
+        result = verify_signed_receipt(whole, expected_public_key_hex=pin)
+        assert result.authenticated, result.reason
+
+
+def no_log_has_a_gap(records: Records) -> None:
+    """I-4: `log.seq` counts from 0 without gaps in each origin; a new origin says which one it follows."""
+    logs: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in records.receipts:
+        logs[row["tenant_id"], row["origin"]].append(row)
+    for rows in logs.values():
+        assert [row["seq"] for row in rows] == list(range(len(rows)))
+        assert all(row["schema"] != _RESTART for row in rows[1:])
+    for tenant, row in records.tenants.items():
+        origins = [origin for owner, origin in logs if owner == tenant]
+        assert all(logs[tenant, origin][0]["schema"] == _RESTART for origin in origins[1:])
+        assert len(logs.get((tenant, row["log_origin"]), [])) == row["next_seq"]
+
+
+def receipts_and_states_agree(records: Records) -> None:
+    """I-3: one creation receipt for each living row, one destroying receipt for each tombstone, no others."""
+    about: dict[str, Counter[str]] = defaultdict(Counter)
+    by_hash = {row["receipt_hash"]: row["statement"] for row in records.receipts}
+    assert len(by_hash) == len(records.receipts)
+    for row in records.receipts:
+        assert row["memory_id"] == row["statement"].get("memory_id")
+        if row["memory_id"] is not None:
+            about[row["memory_id"]]["made" if row["schema"] == _ADD else "destroyed"] += 1
+    for row in records.memories:
+        assert about.pop(row["memory_id"]) == {"made": 1}
+    for stone in records.tombstones:
+        assert about.pop(stone["memory_id"]) == {"made": 1, "destroyed": 1}
+        body = by_hash[stone["receipt_hash"]]
+        assert body["schema"] in {_DELETE, _REERASE}
+        assert (body["memory_id"], body["tombstone_id"]) == (stone["memory_id"], stone["tombstone_id"])
+    assert about == {}
+
+
+def no_living_row_has_a_dead_key(records: Records) -> None:
+    """I-1, I-2: a row whose leaf is punctured is never live, and no two rows share a leaf."""
+    leaves = [row["address"] for row in records.memories]
+    assert len(set(leaves)) == len(leaves)
+    assert records.punctured.keys().isdisjoint(leaves)
+
+
+def commitment_key(house: House, number: int) -> bytes:
+    """Return a tenant's K_commit: HKDF-Expand of its first leaf. CUSTODY.md §3, RFC 5869 §2.3."""
+    leaf = house.engine.custody.derive(address(number, 0))
+    return hmac.digest(leaf, b"shomei/v1/tenant/commit\x01", "sha256")
+
+
+def mac(key: bytes, label: str, data: bytes) -> str:
+    """Return a keyed hash as receipts carry it."""
+    return hmac.digest(key, label.encode() + b"\0" + data, "sha256").hex()
+
+
+def tombstones_are_derived(records: Records, keys: Mapping[str, bytes]) -> None:
+    """I-1: a tombstone's id follows from its memory, and time and cause are those of custody's epoch log."""
+    statements = {row["receipt_hash"]: row["statement"] for row in records.receipts}
+    epochs = {(row["epoch"], row["at"], row["cause"]) for row in records.punctured.values()}
+    for stone in records.tombstones:
+        key = keys[stone["tenant_id"]]
+        assert stone["tombstone_id"] == "ts_" + mac(key, "tombstone-v1", stone["memory_id"].encode())[:32]
+        body = statements[stone["receipt_hash"]]
+        epoch = body.get("original_epoch", body["epoch_after"])
+        assert (epoch, stone["erased_at"], stone["cause"]) in epochs
+
+
+def every_closure_adds_up(records: Records, keys: Mapping[str, bytes]) -> None:
+    """I-7: m = e + d, the disposition follows, and an auditor recomputes the closed set."""
+    forgotten: Counter[str] = Counter()
+    for position, row in enumerate(records.receipts):
+        body = row["statement"]
+        if body["schema"] == _DELETE and body["cause"] == "subject_forget":
+            forgotten[body["subject_pseudonym"]] += 1
+        if body["schema"] != _CLOSURE:
+            continue
+        matched, erased, deferred = (body[f"{name}_count"] for name in ("matched", "erased", "deferred"))
+        assert matched == erased + deferred
+        assert body["disposition"] == _disposition(matched, erased)
+        # A closure comes after everything it counts, and counts nothing that another one counted.
+        assert forgotten.pop(body["subject_pseudonym"], 0) == erased
+        before = {earlier["receipt_hash"] for earlier in records.receipts[:position]}
+        stones = [
+            stone
+            for stone in records.tombstones
+            if stone["subject"] == body["subject_pseudonym"] and stone["receipt_hash"] in before
+        ]
+        assert body["closed_set_size"] == len(stones)
+        assert body["closed_set_commitment"] == _closed_set(keys[row["tenant_id"]], body, stones)
+    assert not +forgotten
+
+
+def _disposition(matched: int, erased: int) -> str:
+    """The table of SEMANTICS.md §8."""
+    table = {(False, False): "noop_no_match", (True, False): "deferred"}
+    return table.get((matched > 0, erased > 0)) or ("complete" if erased == matched else "partial")
+
+
+def _closed_set(key: bytes, body: Row, stones: Sequence[Row]) -> str:
+    names = ("memory_id", "tombstone_id", "erased_at", "cause")
+    leaves = sorted(rfc8785.dumps({name: stone[name] for name in names}).decode() for stone in stones)
+    whole = rfc8785.dumps([body["tenant_id_hash"], body["subject_pseudonym"], leaves])
+    return "hmac-sha256:" + mac(key, "closed-set-v1", whole)
+
+
+def every_living_row_opens(house: House, records: Records) -> dict[str, str]:
+    """I-12: every live row of every tenant opens, content and features; return the texts by id."""
+    texts: dict[str, str] = {}
+    for tenant, row in _living(house, records):
+        texts[row.memory_id] = house.engine.rows.open_content(tenant, row).text
+        house.engine.rows.open_features(tenant, row)
+    return texts
+
+
+def _living(house: House, records: Records) -> Iterator[tuple[Any, Any]]:
+    with house.engine.store.snapshot() as connection:
+        yield from memories.at_addresses(connection, [row["address"] for row in records.memories])
