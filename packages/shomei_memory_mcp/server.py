@@ -65,6 +65,18 @@ def run_relay(*, require_key: bool) -> NoReturn:
 
 
 def _other_command(arguments: Sequence[str]) -> int:
+    try:
+        if arguments[:1] == ["connect"]:
+            from shomei_memory_mcp import connect
+
+            return connect.main(arguments[1:])
+        if arguments[:1] == ["doctor"]:
+            from shomei_memory_mcp import doctor
+
+            return doctor.main(arguments[1:])
+    except ImportError:
+        _say(EXTRA_LINE)
+        return FAILED
     if arguments in (["--help"], ["-h"]):
         sys.stdout.write(USAGE)
         return 0

@@ -22,12 +22,11 @@ from mcp_types import Tool as PublishedTool
 
 from shomei_memory_mcp.answers import Answer
 from shomei_memory_mcp.client import Service
+from shomei_memory_mcp.hosts import SERVER_NAME
 from shomei_memory_mcp.settings import Settings
 from shomei_memory_mcp.tools import INSTRUCTIONS, TOOLS, Relay, Tool, call_tool
 from shomei_memory_mcp.transport import serve
 from shomei_memory_mcp.wire import Wire
-
-SERVER_NAME = "shomei-memory"
 
 if importlib.util.find_spec("httpx") is None:
     # Found out here and not at the first call: half an installation must not look like a whole one.
