@@ -14,7 +14,7 @@ import pytest
 from shomei_service.api.bodies import BATCH, SINGLE, parse
 from shomei_service.api.errors import Malformed, TooDeep
 from shomei_service.engine import limits
-from tests.api.house import House, Live, read_answer
+from tests.api.house import House, Live, read_answer, serve
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "jsontestsuite_parsing.jsonl"
 # Accepted by RFC 8259, refused by I-JSON (RFC 7493 §2.1, §2.3): two readers could differ on them.
@@ -261,4 +261,30 @@ def test_others_are_served_while_many_dawdle(house: House, live: Live) -> None:
         assert time.monotonic() - began < 1
     finally:
         for connection in slow:
+            connection.close()
+
+
+def test_large_bodies_wait_for_room_and_then_go_on(house: House) -> None:
+    """More unfinished batches than there is room for: the last waits, single adds do not."""
+    with serve(house) as live:
+        key = house.data.encode()
+        body = b'{"memories":[{"messages":"patient"}]}'
+        request = head(house, b"Content-Length: %d" % len(body)).replace(
+            b"/v1/memories", b"/v1/memories/batch"
+        )
+        dawdling = [live.connect() for _ in range(8)]
+        for connection in dawdling:
+            connection.sendall(request + body[:-1])
+        time.sleep(0.2)
+        with live.connect() as waiting:
+            waiting.sendall(request + body)
+            waiting.settimeout(0.3)
+            with pytest.raises(TimeoutError):
+                waiting.recv(1)
+            assert live.ask("POST", "/v1/memories", key=key.decode(), body=b'{"messages":"x"}').status == 200
+            dawdling[0].sendall(body[-1:])
+            assert read_answer(dawdling[0]).status == 200
+            waiting.settimeout(5)
+            assert read_answer(waiting).status == 200
+        for connection in dawdling:
             connection.close()

@@ -59,11 +59,11 @@ _NO_ROUTE: Final = NotFound("there is nothing here")
 _NO_METHOD: Final = NoSuchMethod("there is no such action here")
 
 
-def _no_route(request: Request, _error: Exception) -> Response:
+async def _no_route(request: Request, _error: Exception) -> Response:
     return _response(errors.refuse(_NO_ROUTE, _request_id(request)))
 
 
-def _no_method(request: Request, _error: Exception) -> Response:
+async def _no_method(request: Request, _error: Exception) -> Response:
     refused = _response(errors.refuse(_NO_METHOD, _request_id(request)))
     app = cast(Starlette, request.app)
     offered = {

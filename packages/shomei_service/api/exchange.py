@@ -1,6 +1,7 @@
 """One request and its answer: every route takes these steps, in the contract's order. CONTRACT.md §2."""
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar, cast
 
@@ -77,13 +78,15 @@ class Exchange:
         # 1. 401, then 403: nothing of the request is read for a caller who may not ask.
         caller = await self._lanes.run(Lane.ADMIT, access.authenticate, self._engine, auth.bearer(request))
         caller.require(operation.scope)
-        # 2. 413, then 422 as far as headers tell.
-        raw = b""
-        if operation.body is not Nothing:
-            raw = await bodies.take(request, receive, operation.allowance)
-            bodies.require_json(request)
-        # 3. The rest is work, and leaves the event loop.
-        return await self._lanes.run(operation.lane, self._work, request, caller, raw)
+        # 2. Large bodies wait outside until there is room for them.
+        async with self._lanes.large_bodies if operation.lane is Lane.BATCH else nullcontext():
+            # 3. 413, then 422 as far as headers tell.
+            raw = b""
+            if operation.body is not Nothing:
+                raw = await bodies.take(request, receive, operation.allowance)
+                bodies.require_json(request)
+            # 4. The rest is work, and leaves the event loop.
+            return await self._lanes.run(operation.lane, self._work, request, caller, raw)
 
     def _work(self, request: Request, caller: Caller, raw: bytes) -> Reply:
         operation = self.operation

@@ -15,6 +15,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 QUEUE: Final = 256  # RELIABILITY.md §6: workers' queue
+_LARGE_BODIES: Final = 8  # of 16 MiB each: what all batches together may hold in memory
 
 
 class Lane(StrEnum):
@@ -44,6 +45,7 @@ class Lanes:
         self._limiters = {lane: anyio.CapacityLimiter(number) for lane, number in threads.items()}
         self._most = {lane: number + queue for lane, number in threads.items()}
         self._inside = Counter[Lane]()
+        self.large_bodies = anyio.CapacityLimiter(_LARGE_BODIES)
 
     async def run(self, lane: Lane, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the work in the lane and return what it returns; what has begun completes, whoever hangs up.
