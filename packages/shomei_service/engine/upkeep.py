@@ -69,9 +69,9 @@ def _embed(engine: Engine, embedder: Embedder, tenant_id: TenantId, rows: Sequen
             features = engine.rows.open_features(tenant_id, row)
             with engine.embedding:
                 vectors = vectors_of(embedder, text)
+            embedded.append(engine.rows.reseal_features(tenant_id, row, replace(features, vectors=vectors)))
         except (Punctured, IntegrityFault):
-            continue
-        embedded.append(engine.rows.reseal_features(tenant_id, row, replace(features, vectors=vectors)))
+            continue  # erased while its vectors were made, or not what was sealed
     with engine.unit(tenant_id) as unit:
         revision = tenants.take_sequence(unit, 0, now=engine.clock.now()).revision
         for row in embedded:
