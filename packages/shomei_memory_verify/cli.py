@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from json.encoder import JSONEncoder
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from shomei_memory_verify.text import MAX_BYTES
 from shomei_memory_verify.verify import OK_UNPINNED, VerifyResult, verify_signed_receipt
@@ -18,6 +18,7 @@ AUTHENTICATED = 0
 REFUSED = 1
 USAGE = 2  # argparse's own
 UNPINNED = 3
+INTERRUPTED = 130  # as a shell reports SIGINT
 
 _UNPINNED_NOTE = (
     "note: valid, but it proves no authorship: anyone can sign with a key of their own. Give --pin with the "
@@ -27,24 +28,51 @@ _EPILOG = "exit status: 0 authenticated, 1 refused, 2 usage, 3 valid but no pin 
 
 
 class _Arguments(argparse.Namespace):
-    receipt: str
-    pin: str | None
+    receipts: list[str]
+    pins: list[str]
     form: str
+    batch: bool
+    partial: bool
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Verify one receipt, print the verdict, return the exit status."""
+    """Verify a receipt, or with --batch a set of them; print the verdict, return the exit status."""
     parser = _parser()
     arguments = parser.parse_args(argv, _Arguments())
+    _require_sense(parser, arguments)
     try:
-        data = _read(arguments.receipt)
-    except (OSError, ValueError) as exc:  # ValueError: a name no file can have
-        parser.error(f"the receipt cannot be read: {getattr(exc, 'strerror', 'impossible name')}")
-    result = verify_signed_receipt(data, expected_public_key_hex=arguments.pin)
+        return _audit(arguments) if arguments.batch else _verify(arguments)
+    except OSError as exc:
+        parser.error(f"a receipt cannot be read: {exc.strerror}")
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _require_sense(parser: argparse.ArgumentParser, arguments: _Arguments) -> None:
+    if any("\0" in name for name in arguments.receipts):
+        parser.error("a receipt cannot be read: no file can have that name")
+    if arguments.batch and arguments.form in {"render", "html"}:
+        parser.error("--batch prints a summary or --json, no pages")
+    if not arguments.batch and (len(arguments.receipts) > 1 or len(arguments.pins) > 1 or arguments.partial):
+        parser.error("several receipts, several pins and --partial need --batch")
+
+
+def _verify(arguments: _Arguments) -> int:
+    data = _read(arguments.receipts[0])
+    pin = arguments.pins[0] if arguments.pins else None
+    result = verify_signed_receipt(data, expected_public_key_hex=pin)
     _say(_WRITERS[arguments.form](result))
     if result.reason == OK_UNPINNED:
         print(_UNPINNED_NOTE, file=sys.stderr)
     return status_of(result)
+
+
+def _audit(arguments: _Arguments) -> int:
+    from shomei_memory_verify.batch import as_lines, audit
+
+    report = audit(arguments.receipts, pins=arguments.pins, partial=arguments.partial)
+    _say(_json(report) if arguments.form == "json" else as_lines(report))
+    return cast("int", report["status"])
 
 
 def status_of(result: VerifyResult) -> int:
@@ -57,17 +85,28 @@ def status_of(result: VerifyResult) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="shomei-memory-verify",
-        description="Verify a signed receipt of governed memory, offline.",
+        description="Verify signed receipts of governed memory, offline.",
         epilog=_EPILOG,
     )
     parser.add_argument(
-        "receipt", metavar="RECEIPT", help="file with the receipt's JSON, or - for standard input"
+        "receipts",
+        metavar="RECEIPT",
+        nargs="+",
+        help="file with a receipt's JSON, or - for standard input; with --batch any number of files, .jsonl "
+        "files with a receipt a line and folders of them, and - reads lines",
     )
     parser.add_argument(
         "--pin",
         "--expected-public-key",
         metavar="HEX",
-        help="the signer's ed25519 public key, 64 hex digits, obtained by another way than the receipt",
+        dest="pins",
+        action="append",
+        help="the signer's ed25519 public key, 64 hex digits, obtained by another way than the receipt; with "
+        "--batch also several, when keys were rotated",
+    )
+    parser.add_argument("--batch", action="store_true", help="verify many receipts and audit their logs")
+    parser.add_argument(
+        "--partial", action="store_true", help="the set is not the whole log: gaps are no fault"
     )
     forms = parser.add_mutually_exclusive_group()
     for form, purpose in (
@@ -76,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
         ("json", "print the verdict as JSON"),
     ):
         forms.add_argument(f"--{form}", dest="form", action="store_const", const=form, help=purpose)
-    parser.set_defaults(form="line")
+    parser.set_defaults(form="line", pins=[])
     return parser
 
 
@@ -106,14 +145,18 @@ def _as_line(result: VerifyResult) -> str:
 
 
 def _as_json(result: VerifyResult) -> str:
-    shown = {
+    shown: dict[str, object] = {
         "valid": result.valid,
         "authenticated": result.authenticated,
         "reason": result.reason,
         "public_key_hex": result.public_key_hex,
         "schema": result.schema,
     }
-    return JSONEncoder(indent=2).encode(shown).replace("\x7f", "\\u007f") + "\n"
+    return _json(shown)
+
+
+def _json(value: dict[str, object]) -> str:
+    return JSONEncoder(indent=2).encode(value).replace("\x7f", "\\u007f") + "\n"
 
 
 def _as_markdown(result: VerifyResult) -> str:

@@ -1,4 +1,4 @@
-"""The two checks on a body's canonical bytes: its hash and its ed25519 signature. docs/spec/receipt.md §5."""
+"""The two checks on a canonical body: its hash and its ed25519 signature. docs/spec/receipt.md §5."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shomei_memory_verify.envelope import SignedReceipt, pin_fits, read
+from shomei_memory_verify.envelope import Reading, SignedReceipt, pin_fits, read
 from shomei_memory_verify.signature import is_key
 from shomei_memory_verify.text import Malformed
 
@@ -54,18 +54,23 @@ def verify_signed_receipt(
         reading = read(receipt)
     except Malformed as exc:
         return VerifyResult(False, False, f"{MALFORMED}: {exc}")
+    return _result(reading.receipt, reason_for(reading, expected_public_key_hex))
+
+
+def reason_for(reading: Reading, pin: object) -> str:
+    """Return the reason of the verdict on a receipt that was read."""
     # 2. A pin that was given must name its key. An empty pin is a pin.
-    pinned = expected_public_key_hex is not None
-    if pinned and not pin_fits(expected_public_key_hex, reading.receipt.public_key_hex):
-        return _verdict(reading.receipt, PUBLIC_KEY_MISMATCH)
+    pinned = pin is not None
+    if pinned and not pin_fits(pin, reading.receipt.public_key_hex):
+        return PUBLIC_KEY_MISMATCH
     # 3. Hash and signature must belong to the body.
     if not reading.fits():
-        return _verdict(reading.receipt, SIGNATURE_OR_HASH_INVALID)
+        return SIGNATURE_OR_HASH_INVALID
     # 4. Only a pin tells who signed.
-    return _verdict(reading.receipt, OK if pinned else OK_UNPINNED)
+    return OK if pinned else OK_UNPINNED
 
 
-def _verdict(receipt: SignedReceipt, reason: str) -> VerifyResult:
+def _result(receipt: SignedReceipt, reason: str) -> VerifyResult:
     schema = receipt.body.get("schema")
     return VerifyResult(
         valid=reason in {OK, OK_UNPINNED},

@@ -98,7 +98,7 @@ def test_signed_strings_cannot_steer_a_terminal(form: str, run: Run, tmp_path: P
 def test_what_cannot_be_read_is_a_usage_error(name: str, run: Run, tmp_path: Path) -> None:
     ran = run(f"{tmp_path}/{name}")
     assert (ran.status, ran.out) == (2, "")
-    assert "the receipt cannot be read: " in ran.err
+    assert "a receipt cannot be read: " in ran.err
     assert "Traceback" not in ran.err
 
 

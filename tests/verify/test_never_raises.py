@@ -78,7 +78,8 @@ class Liar:
 
 
 class EvilText(str):
-    encode = isascii = strip = lower = count = __len__ = __str__ = __repr__ = __eq__ = trouble  # type: ignore[assignment]
+    encode = isascii = strip = lower = count = trouble  # type: ignore[assignment]
+    __len__ = __str__ = __repr__ = __eq__ = trouble  # type: ignore[assignment]
     __hash__ = str.__hash__
 
 
