@@ -4,10 +4,13 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+from jsonschema import Draft202012Validator
+
 from shomei_service.api import openapi
 from shomei_service.api.errors import STATUS
 from shomei_service.api.routes import OPERATIONS
-from tests.api.house import House, Live
+from tests.api.house import UNKNOWN, House, Live
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "spec" / "openapi.json"
 
@@ -72,3 +75,47 @@ def test_an_answer_has_a_described_status(house: House) -> None:
         for key in (None, house.data, house.admin):
             answer = house.call(operation.method, target, key=key, content=b"{")
             assert str(answer.status_code) in described
+
+
+def schema_of(path: str, method: str, status: int) -> dict[str, object]:
+    document = json.loads(openapi.render())
+    described = document["paths"][path][method.lower()]["responses"][str(status)]
+    if "$ref" in described:
+        described = document["components"]["responses"][str(status)]
+    return {**described["content"]["application/json"]["schema"], "components": document["components"]}
+
+
+def test_answers_are_as_described(house: House) -> None:
+    memory_id = house.add("described", "described")
+    spare = house.add("described too", "described")
+    memory = "/v1/memories/{memory_id}"
+    for method, path, target, body, status in (
+        ("POST", "/v1/memories", "/v1/memories", {"messages": "x", "metadata": {"a": [1, None]}}, 200),
+        ("POST", "/v1/memories/batch", "/v1/memories/batch", {"memories": [{"messages": "x"}]}, 200),
+        ("GET", "/v1/memories", "/v1/memories?limit=1", None, 200),
+        ("GET", memory, f"/v1/memories/{memory_id}", None, 200),
+        ("GET", memory, f"/v1/memories/{UNKNOWN}", None, 404),
+        ("POST", "/v1/search", "/v1/search?explain=true", {"query": "described"}, 200),
+        ("POST", "/v1/search", "/v1/search", {"query": ""}, 422),
+        ("GET", f"{memory}/verify", f"/v1/memories/{memory_id}/verify", None, 200),
+        ("GET", f"{memory}/verify", f"/v1/memories/{UNKNOWN}/verify", None, 200),
+        ("DELETE", memory, f"/v1/memories/{spare}", None, 200),
+        ("DELETE", memory, f"/v1/memories/{spare}", None, 404),
+        ("POST", "/v1/forget", "/v1/forget", {"user_id": "described"}, 200),
+        ("GET", "/v1/signer", "/v1/signer", None, 200),
+        ("GET", "/v1/audit", "/v1/audit", None, 501),
+        ("GET", "/healthz", "/healthz", None, 200),
+    ):
+        answer = house.call(method, target, key=house.admin, body=body)
+        assert answer.status_code == status, target
+        Draft202012Validator(schema_of(path, method, status)).validate(answer.json())
+
+
+@pytest.mark.parametrize(
+    "body", [{"messages": ""}, {"messages": "x", "extra": 1}, {"messages": "x", "expires_at": 0}]
+)
+def test_bodies_that_are_refused_are_described_as_wrong(house: House, body: dict[str, object]) -> None:
+    document = json.loads(openapi.render())
+    schema = {**document["components"]["schemas"]["NewMemoryBody"], "components": document["components"]}
+    assert not Draft202012Validator(schema).is_valid(body)
+    assert house.call("POST", "/v1/memories", key=house.data, body=body).status_code == 422
