@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,16 +16,16 @@ ROWS = range(256, 400)
 GONE, TARGET = 300, 301
 COMMITTED = {"e3.after", "p.readback", "e4.before", "e4.after", "e5.after"}
 
-DYING = """
-import sys
-from shomei_service.engine import failpoints
-from tests.engine.custody.home import Home, punctures
-from pathlib import Path
-custody = Home(Path(sys.argv[1])).open()
-custody.puncture(punctures([302]), now=3)
-failpoints.arm(sys.argv[2] + ":kill")
-custody.puncture(punctures([301]), now=4)
-"""
+
+def _die(home: Home, point: str) -> None:
+    """Erase one row, then be killed at a step of the next; never return."""
+    try:
+        custody = home.open()
+        custody.puncture(punctures([302]), now=3)
+        failpoints.arm(f"{point}:kill")
+        custody.puncture(punctures([TARGET]), now=4)
+    finally:
+        os._exit(1)
 
 
 def settled(home: Home, before: dict[int, bytes | None], *, committed: bool, epoch: int) -> None:
@@ -96,11 +94,10 @@ def test_a_second_failure_during_recovery_is_recovered_too(
 def test_a_killed_process_leaves_the_old_or_the_new_head(home: Home, custody: Custody, point: str) -> None:
     before = leaves(custody, ROWS)
     custody.close()
-    root = Path(__file__).parents[3]
-    environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'packages'}"}
-    script = [sys.executable, "-c", DYING, str(home.directory), point]
-    died = subprocess.run(script, env=environment, capture_output=True)
-    assert died.returncode == -signal.SIGKILL, died.stderr
+    child = os.fork()
+    if child == 0:
+        _die(home, point)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     opened = home.open()
     erased = {302, TARGET} if point in COMMITTED else {302}
     assert leaves(opened, ROWS) == {row: None if row in erased else before[row] for row in ROWS}

@@ -1,6 +1,7 @@
 """Keys as files: durable before use, overwritten before removal, and never read when others may."""
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,20 @@ def test_a_key_directory_that_became_a_file_is_unavailable(provider: LocalFile, 
     ):
         with pytest.raises(CustodyUnavailable):
             act()
+
+
+@pytest.mark.parametrize("room", [0, 16])
+def test_a_disk_without_room_is_unavailable(provider: LocalFile, tmp_path: Path, room: int) -> None:
+    handle = provider.create("epoch-1")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+    try:
+        for act in (lambda: provider.create("epoch-2"), lambda: provider.destroy(handle)):
+            with pytest.raises(CustodyUnavailable):
+                act()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert provider.state(handle) is KeyState.ACTIVE
+    provider.destroy(handle)
+    provider.destroy(Handle("epoch-2"))
+    assert list((tmp_path / "keys").iterdir()) == []

@@ -10,6 +10,7 @@ import pytest
 from shomei_service.engine import failpoints
 from shomei_service.engine.custody import Custody, CustodyMismatch, Seen
 from shomei_service.engine.custody.providers.local_file import LocalFile
+from shomei_service.engine.custody.store import _configure
 from shomei_service.engine.errors import CustodyUnavailable, StartRefused
 from tests.engine.custody.home import INSTALLATION, Home, Meddling, leaves, punctures
 
@@ -289,3 +290,9 @@ def test_files_and_directories_are_private_from_the_start(home: Home, custody: C
         assert place.stat().st_mode & 0o777 == 0o700
     for entry in [*home.custody_dir.iterdir(), *home.keys_dir.iterdir()]:
         assert entry.stat().st_mode & 0o777 == 0o600, entry.name
+
+
+def test_settings_that_do_not_hold_refuse() -> None:
+    memory = sqlite3.connect(":memory:")  # has no write-ahead log
+    with pytest.raises(CustodyMismatch):
+        _configure(memory, None)

@@ -204,6 +204,25 @@ def test_one_process_finishes_what_another_left_between_two_steps(home: Home, cu
     other.close()
 
 
+def test_a_head_that_moves_between_reading_and_opening_is_read_again(home: Home, custody: Custody) -> None:
+    other = home.open()
+    custody.close()
+    turns: list[int] = []
+
+    def overtakes() -> None:
+        if turns:
+            other.puncture(punctures([turns.pop()]), now=5)
+
+    opened = home.open(Meddling(LocalFile(home.keys_dir), unwrap=overtakes))
+    other.rotate(now=4)
+    turns.append(301)
+    assert opened.refresh()
+    assert opened.epoch == 2
+    assert leaves(opened, [301]) == {301: None}
+    other.close()
+    opened.close()
+
+
 # The turnstile alone
 
 

@@ -1,6 +1,9 @@
 """What the engine is promised: leases, repeats, the log of epochs, the journal, and a provider that fails."""
 
+import sqlite3
+
 import pytest
+from sqlalchemy import delete, select, update
 
 from shomei_service.engine import failpoints
 from shomei_service.engine.custody import (
@@ -9,6 +12,7 @@ from shomei_service.engine.custody import (
     Destruction,
     EpochEntry,
     JournalEntry,
+    KeyGone,
     LogMark,
     Puncture,
     Punctured,
@@ -16,7 +20,7 @@ from shomei_service.engine.custody import (
     Seen,
     address,
 )
-from shomei_service.engine.custody.faults import Exhausted
+from shomei_service.engine.custody.faults import BlobMissing, Exhausted
 from shomei_service.engine.custody.providers.local_file import LocalFile
 from shomei_service.engine.custody.providers.protocol import (
     Destroyed,
@@ -25,6 +29,7 @@ from shomei_service.engine.custody.providers.protocol import (
     Handle,
     KeyCustody,
 )
+from shomei_service.engine.custody.tables import blobs, head
 from shomei_service.engine.errors import CustodyUnavailable, IntegrityFault
 from tests.engine.custody.home import CAUSE, INSTALLATION, Home, Meddling, leaves, punctures
 
@@ -191,10 +196,6 @@ def test_the_last_row_is_the_last(custody: Custody) -> None:
 
 
 def test_the_last_tenant_is_the_last(custody: Custody) -> None:
-    from sqlalchemy import update
-
-    from shomei_service.engine.custody.tables import head
-
     with custody._store.writing() as connection:
         connection.execute(update(head).values(next_tenant=65535))
     assert custody.lease_tenant() == 65535
@@ -374,10 +375,6 @@ def test_a_full_disk_is_recovered_from_when_space_returns(custody: Custody) -> N
 
 
 def test_an_unreadable_blob_is_a_fault_of_its_rows_alone(home: Home, custody: Custody) -> None:
-    from sqlalchemy import update
-
-    from shomei_service.engine.custody.tables import blobs
-
     custody.lease_tenant()
     custody.puncture([*punctures([300]), *punctures([300], tenant=2)], now=5)
     custody.close()
@@ -385,6 +382,10 @@ def test_an_unreadable_blob_is_a_fault_of_its_rows_alone(home: Home, custody: Cu
     with opened._store.writing() as connection:
         connection.execute(update(blobs).where(blobs.c.prefix == b"\x00\x01").values(sealed=b"\x00" * 200))
     with pytest.raises(IntegrityFault):
+        opened.derive(address(1, 301))
+    with opened._store.writing() as connection:
+        connection.execute(delete(blobs).where(blobs.c.prefix == b"\x00\x01"))
+    with pytest.raises(BlobMissing):
         opened.derive(address(1, 301))
     with pytest.raises(IntegrityFault):
         opened.puncture(punctures([301]), now=10)
@@ -395,15 +396,61 @@ def test_an_unreadable_blob_is_a_fault_of_its_rows_alone(home: Home, custody: Cu
 
 
 def test_a_store_that_goes_back_under_a_running_process_is_noticed(home: Home, custody: Custody) -> None:
-    from sqlalchemy import update
-
-    from shomei_service.engine.custody.tables import head
-
-    custody.puncture(punctures([300]), now=5)
+    with custody._store.reading() as connection:
+        (old,) = connection.execute(select(head)).mappings()
+    failpoints.arm("e4.before:raise")
+    with pytest.raises(CustodyUnavailable):
+        custody.puncture(punctures([300]), now=5)
+    failpoints.disarm()
     live = home.key_names()
     with custody._store.writing() as connection:
-        connection.execute(update(head).values(epoch=0))
-    for act in (custody.refresh, lambda: custody.puncture(punctures([301]), now=6)):
-        with pytest.raises((CustodyMismatch, CustodyUnavailable)):
-            act()
-    assert live <= home.key_names()
+        connection.execute(update(head).values(dict(old)))  # whole, readable, and one epoch old
+    with pytest.raises(CustodyMismatch):
+        custody.refresh()
+    with pytest.raises(CustodyUnavailable):
+        custody.puncture(punctures([301]), now=6)
+    assert live == home.key_names()
+    assert leaves(custody, [300]) == {300: None}
+
+
+def test_a_head_that_is_not_the_one_written_is_no_head(home: Home, custody: Custody) -> None:
+    other = custody._heads.plant(b"\x01" * 32).tree
+    assert other.epoch == custody.epoch
+    with pytest.raises(IntegrityFault):
+        custody._heads.confirm(other)
+
+
+def test_a_key_that_vanishes_under_a_running_process_is_named(home: Home, custody: Custody) -> None:
+    other = home.open()
+    other.rotate(now=5)
+    (name,) = home.key_names()
+    (home.keys_dir / name).rename(home.directory / "aside")
+    with pytest.raises(KeyGone):
+        custody.refresh()
+    (home.directory / "aside").rename(home.keys_dir / name)
+    assert custody.refresh()
+    other.close()
+
+
+def test_a_busy_store_is_unavailable_and_keeps_every_key(
+    home: Home, custody: Custody, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    custody.puncture(punctures([300]), now=5)
+    custody.close()
+    monkeypatch.setattr("shomei_service.engine.custody.store._BUSY_TIMEOUT_S", 0.05)
+    keys = home.key_names()
+    reader = sqlite3.connect(home.custody_dir / "custody.db", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM custody_head").fetchall()
+    writer = sqlite3.connect(home.custody_dir / "custody.db", isolation_level=None)
+    writer.execute("UPDATE custody_head SET next_tenant = next_tenant + 1")
+    with pytest.raises(CustodyUnavailable):
+        home.open()  # the log can not be brought in while an older state is being read
+    reader.close()
+    writer.execute("PRAGMA locking_mode = EXCLUSIVE")
+    writer.execute("UPDATE custody_head SET next_tenant = next_tenant + 1")
+    with pytest.raises(CustodyUnavailable):
+        home.open()
+    writer.close()
+    assert home.key_names() == keys
+    home.open().close()

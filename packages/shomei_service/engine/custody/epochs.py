@@ -79,7 +79,7 @@ class Epochs:
             found = records.read_punctures(connection, list(causes))
             epochs = {steps: epoch for steps, (epoch, _) in found.items()}
             log = records.read_epochs(connection, epochs.values())
-        if any(record.destroyed is None for record in log.values()):
+        if any(record.ended is None for record in log.values()):
             self.recover(now)
         return epochs
 

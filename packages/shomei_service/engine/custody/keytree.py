@@ -209,20 +209,17 @@ class KeyTree:
 
     def _frontier(self, leaf: Address) -> tuple[int, bytes]:
         """Return the depth and the seed that a leaf grows from; raise Punctured if there is none."""
-        steps = path(leaf)
+        steps, level = path(leaf), 0
         blob = self._root
-        for level, byte in enumerate(steps):
-            link = blob.link(byte)
-            if link is not None:
-                prefix = steps[: level + 1]
-                blob = self._blobs.get(prefix) or self._open({prefix: link})[prefix]
-                continue
-            found = blob.covering(FANOUT | byte)
-            if found is None:
-                break
-            node, seed = found
-            return level * LEVELS + node.bit_length() - 1, seed
-        raise Punctured("this key was erased and can not be derived again")
+        while (link := blob.link(steps[level])) is not None:
+            level += 1
+            prefix = steps[:level]
+            blob = self._blobs.get(prefix) or self._open({prefix: link})[prefix]
+        found = blob.covering(FANOUT | steps[level])
+        if found is None:
+            raise Punctured("this key was erased and can not be derived again")
+        node, seed = found
+        return level * LEVELS + node.bit_length() - 1, seed
 
     def _open(self, links: Mapping[bytes, Link]) -> dict[bytes, Blob]:
         """Return these blobs, reading in one go those not open yet; raise BlobMissing or IntegrityFault."""

@@ -40,12 +40,11 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One epoch of the log; the last two are None until its old key is destroyed."""
+    """One epoch of the log; how and when its old key ended, None until it has."""
 
     epoch: int
     at: int
-    destroyed: Destroyed | None
-    destroyed_at: int | None
+    ended: tuple[Destroyed, int] | None
 
 
 def read_head(connection: Connection, *, lock: bool = False) -> Head:
@@ -124,11 +123,8 @@ def advance(connection: Connection, old: Head, key: Handle, wrapped: bytes, dirt
     connection.execute(delete(pending).where(pending.c.name == key))
     connection.execute(insert(retiring).values(name=old.key_name, epoch=epoch))
     _insert_blobs(connection, dirty)
-    if dirty.replaced:
-        rows = [
-            {"prefix": prefix, "epoch": sealed_in, "since": epoch} for prefix, sealed_in in dirty.replaced
-        ]
-        connection.execute(insert(stale), rows)
+    replaced = [{"prefix": prefix, "epoch": sealed, "since": epoch} for prefix, sealed in dirty.replaced]
+    connection.execute(insert(stale), replaced)
     for prefix in dirty.cut:
         known = exists().where(stale.c.prefix == blobs.c.prefix, stale.c.epoch == blobs.c.epoch)
         within = blobs.c.prefix >= prefix, blobs.c.prefix < _after(prefix), ~known
@@ -203,12 +199,11 @@ def read_epochs(connection: Connection, numbers: Iterable[int]) -> dict[int, Rec
     found: dict[int, Record] = {}
     for chunk in _chunks(sorted(set(numbers))):
         for row in connection.execute(select(epochs).where(epochs.c.epoch.in_(chunk))):
-            destroyed = None
+            ended = None
             if row.destroyed_at is not None:
-                destroyed = Destroyed(
-                    DestroyMethod(row.destroy_method), Finality(row.finality), row.key_final_at
-                )
-            found[row.epoch] = Record(row.epoch, row.at, destroyed, row.destroyed_at)
+                method, finality = DestroyMethod(row.destroy_method), Finality(row.finality)
+                ended = Destroyed(method, finality, row.key_final_at), row.destroyed_at
+            found[row.epoch] = Record(row.epoch, row.at, ended)
     return found
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event, inspect, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from ..errors import CustodyUnavailable, EngineError
@@ -22,6 +23,7 @@ _BUSY_TIMEOUT_S: Final = 30
 _PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "temp_store=MEMORY")
 _ASSERTED: Final = {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1}
 _OTHERS: Final = 0o077
+_CONNECT_TIMEOUT_S: Final = 5
 _POOL_SIZE: Final = 8
 
 
@@ -42,10 +44,14 @@ class CustodyStore:
         if where is not None:
             _create_private(where)
         store = cls(url)
-        with store.writing() as connection:
-            if inspect(connection).has_table(head.name):
-                raise CustodyMismatch("a custody store is there already; init creates, it never replaces")
-            metadata.create_all(connection)
+        try:
+            with store.writing() as connection:
+                if inspect(connection).has_table(head.name):
+                    raise CustodyMismatch("a custody store is there already; init creates, it never replaces")
+                metadata.create_all(connection)
+        except BaseException:
+            store.close()
+            raise
         return store
 
     @classmethod
@@ -103,7 +109,11 @@ class CustodyStore:
     def _connect(self, read_only: bool, *, pooled: bool) -> Engine:
         if not self.is_sqlite:
             pool = {"pool_size": _POOL_SIZE, "pool_pre_ping": True} if pooled else {"poolclass": NullPool}
-            return create_engine(self._url, hide_parameters=True, **pool)
+            engine = create_engine(
+                self._url, hide_parameters=True, connect_args={"connect_timeout": _CONNECT_TIMEOUT_S}, **pool
+            )
+            event.listen(engine, "connect", _require_durable)
+            return engine
         where = Path(self._url.database or "")
         location = f"file:{quote(str(where))}?" + (_looking(where) if read_only else "mode=rw")
 
@@ -127,11 +137,9 @@ class CustodyStore:
             yield
         except EngineError:
             raise
-        except DBAPIError as exc:
-            self.is_fatal = self.is_fatal or _is_disk_failure(exc.orig)
-            raise CustodyUnavailable("the custody store does not answer or is full") from exc
         except SQLAlchemyError as exc:
-            raise CustodyUnavailable("the custody store could not do that") from exc
+            self.is_fatal = self.is_fatal or _is_disk_failure(exc)
+            raise CustodyUnavailable("the custody store does not answer or is full") from exc
         except OSError as exc:
             self.is_fatal = self.is_fatal or exc.errno == errno.EIO
             raise CustodyUnavailable("the custody store's disk failed or is full") from exc
@@ -147,11 +155,10 @@ def sqlite_path(url: str) -> Path | None:
     return Path(parsed.database)
 
 
-def _is_disk_failure(exc: BaseException | None) -> bool:
+def _is_disk_failure(exc: SQLAlchemyError) -> bool:
     """Say whether SQLite reports an I/O error, of any kind, after which no sync can be trusted."""
-    return (
-        isinstance(exc, sqlite3.Error) and getattr(exc, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_IOERR
-    )
+    cause = exc.orig if isinstance(exc, DBAPIError) else None
+    return getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_IOERR
 
 
 def _create_private(where: Path) -> None:
@@ -188,8 +195,21 @@ def _configure(connection: sqlite3.Connection, _record: object) -> None:
         cursor.execute("PRAGMA " + pragma)
     for name, wanted in _ASSERTED.items():
         if cursor.execute("PRAGMA " + name).fetchone()[0] != wanted:
+            connection.close()
             raise CustodyMismatch("SQLite does not keep the settings that durability and erasure stand on")
     cursor.close()
+
+
+def _require_durable(connection: DBAPIConnection, _record: object) -> None:
+    """Raise unless a commit the server has acknowledged survives its crash. RELIABILITY T-06."""
+    cursor = connection.cursor()
+    for name in ("fsync", "full_page_writes", "synchronous_commit"):
+        cursor.execute("SHOW " + name)
+        if cursor.fetchall()[0][0] == "off":
+            connection.close()
+            raise CustodyMismatch("the Postgres server may lose what it has committed; turn its syncs on")
+    cursor.close()
+    connection.rollback()
 
 
 def _begin(connection: Connection) -> None:

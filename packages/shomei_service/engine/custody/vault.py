@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from ..errors import CustodyUnavailable
 from . import journal, records
 from .epochs import Epochs
 from .faults import BlobMissing
@@ -21,7 +20,6 @@ from .values import CustodyStatus, Destruction, EpochEntry, Puncture, PuncturedA
 
 RESERVED_ROWS: Final = 256  # a tenant's first rows are its tenant keys: CUSTODY.md §3
 LEASE_ROWS: Final = 1024
-_RELOADS: Final = 8  # of a tree that other processes keep moving
 _TENANT_STEPS: Final = len(tenant_path(0))
 _NOTHING_SEEN: Final = Seen()
 
@@ -104,7 +102,7 @@ class Custody:
 
     def derive(self, address: Address) -> bytes:
         """Return a leaf's 32 bytes; raise Punctured when it was erased, IntegrityFault if unreadable."""
-        for _ in range(_RELOADS):
+        while True:
             tree = self._heads.tree
             try:
                 return tree.derive(address)
@@ -112,7 +110,6 @@ class Custody:
                 self._heads.refresh()
                 if self._heads.tree is tree:
                     raise
-        raise CustodyUnavailable("other processes keep moving custody; try again")
 
     def refresh(self) -> bool:
         """Take up the newest head if another process moved it; return whether it had moved."""
@@ -245,17 +242,15 @@ def _entry(epoch: int, at: int, cause: str, paths: list[bytes]) -> EpochEntry:
 
 
 def _destruction(record: records.Record) -> Destruction:
-    if record.destroyed is None or record.destroyed_at is None:
-        raise CustodyUnavailable("the old epoch key is not destroyed yet; try again")
-    final_at = record.destroyed.final_at
-    if final_at is None and record.destroyed.finality is Finality.FINAL:
-        final_at = record.destroyed_at
+    assert record.ended is not None, "an epoch is answered for once its old key is destroyed"  # noqa: S101
+    destroyed, destroyed_at = record.ended
+    is_final = destroyed.finality is Finality.FINAL
     return Destruction(
         epoch_before=record.epoch - 1,
         epoch_after=record.epoch,
         at=record.at,
-        destroy_method=record.destroyed.method,
-        finality=record.destroyed.finality,
-        key_final_at=final_at,
-        destroyed_at=record.destroyed_at,
+        destroy_method=destroyed.method,
+        finality=destroyed.finality,
+        key_final_at=destroyed_at if is_final and destroyed.final_at is None else destroyed.final_at,
+        destroyed_at=destroyed_at,
     )

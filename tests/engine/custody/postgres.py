@@ -1,0 +1,83 @@
+"""A private PostgreSQL server for the length of a test session, reachable through a socket only."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_ADMIN = "shomei"
+
+
+def programs() -> Path | None:
+    """Return where the server's programs are; None if there is no PostgreSQL here."""
+    found = shutil.which("initdb")
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return Path(found).resolve().parent if found else versions[-1].parent if versions else None
+
+
+@contextmanager
+def server(binaries: Path) -> Iterator["Server"]:
+    """Yield a running server; it and its data go at the end."""
+    memory = Path("/dev/shm")
+    directory = Path(tempfile.mkdtemp(prefix="shomei-pg-", dir=memory if memory.is_dir() else None))
+    running = Server(binaries, directory)
+    try:
+        running.initialise()
+        running.start()
+        yield running
+    finally:
+        running.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class Server:
+    """One cluster in one directory, run by an unprivileged account, which PostgreSQL insists on."""
+
+    def __init__(self, binaries: Path, directory: Path) -> None:
+        self._binaries = binaries
+        self._directory = directory
+        self._account = pwd.getpwnam("postgres") if os.geteuid() == 0 else None
+        if self._account is not None:
+            os.chown(directory, self._account.pw_uid, self._account.pw_gid)
+
+    def initialise(self) -> None:
+        self._run("initdb", "-D", "data", "-A", "trust", "-U", _ADMIN, "-N")
+
+    def start(self, *settings: str) -> None:
+        options = f"-k {self._directory} -c listen_addresses= " + " ".join(
+            f"-c {setting}" for setting in settings
+        )
+        self._run("pg_ctl", "-D", "data", "-o", options, "-l", "log", "-w", "start")
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-D", "data", "-m", "fast", "-w", "stop", check=False)
+
+    def database(self, name: str) -> str:
+        """Make a database and return its URL."""
+        self._run(
+            "psql",
+            "-h",
+            str(self._directory),
+            "-U",
+            _ADMIN,
+            "-d",
+            "postgres",
+            "-c",
+            f"CREATE DATABASE {name}",
+        )
+        return self.url(name)
+
+    def url(self, name: str) -> str:
+        return f"postgresql+psycopg://{_ADMIN}@/{name}?host={self._directory}"
+
+    def _run(self, program: str, *arguments: str, check: bool = True) -> None:
+        account = (
+            {} if self._account is None else {"user": self._account.pw_uid, "group": self._account.pw_gid}
+        )
+        command = [str(self._binaries / program), *arguments]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run(command, cwd=self._directory, check=check, **account, **quiet)  # type: ignore[call-overload]
