@@ -1,0 +1,79 @@
+"""A real `shomei serve` in a process of its own, for tests that need one."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from tests.fakes import Home
+
+ROOT = Path(__file__).resolve().parents[1]
+_START_S = 60
+_SERVE = "import sys; from shomei_service.cli.main import main; sys.exit(main(['serve']))"
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A running service and where its log goes."""
+
+    url: str
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+
+def environment(home: Home, **extra: str) -> dict[str, str]:
+    """Return the environment that names the home, free of the machine's own settings."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SHOMEI_")}
+    own = {"SHOMEI_HOME": str(home.settings.home), "SHOMEI_EMBEDDER": home.settings.embedder}
+    return kept | own | extra
+
+
+@contextmanager
+def serving(
+    home: Home, folder: Path, *, before: str = "", settings: Mapping[str, str] | None = None
+) -> Generator[Service]:
+    """Run the service on a free port until the block ends; `before` is code that runs first."""
+    log = folder / f"serve-{time.monotonic_ns()}.log"
+    port = _free_port()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", f"{before}\n{_SERVE}"],
+            env=environment(home, SHOMEI_PORT=str(port), **(settings or {})),
+            cwd=folder,
+            stdout=output,
+            stderr=output,
+        )
+    service = Service(f"http://127.0.0.1:{port}", process, log)
+    try:
+        _await_ready(service)
+        yield service
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(timeout=30)
+
+
+def _await_ready(service: Service) -> None:
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline and service.process.poll() is None:
+        try:
+            if httpx.get(service.url + "/readyz", trust_env=False).status_code == httpx.codes.OK:
+                return
+        except httpx.TransportError:
+            time.sleep(0.05)
+    raise AssertionError("the service did not start: " + service.log.read_text())
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
