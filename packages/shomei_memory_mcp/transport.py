@@ -3,13 +3,11 @@
 The SDK's own stdio loop says nothing to bad JSON, stops at a lone surrogate and drops calls at end of input.
 """
 
-import asyncio
 import json
 import re
-import threading
-import time
+import sys
 from contextlib import suppress
-from typing import Any, Final, NoReturn, TypeAlias, cast
+from typing import Any, Final, NoReturn, cast
 
 import anyio
 import anyio.to_thread
@@ -37,8 +35,6 @@ GRACE_S: Final = 1.0  # after end of input, so that `printf ... | shomei-memory-
 LAST_CALL_S: Final = 1.5  # after end of input the process is gone by then, whatever hangs
 SETTLE_STEP_S: Final = 0.005
 
-_Line: TypeAlias = bytes | None
-
 _BOM = b"\xef\xbb\xbf"
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
@@ -49,24 +45,16 @@ _SEPARATORS = (("\u2028", "\\u2028"), ("\u2029", "\\u2029"), ("\x85", "\\u0085")
 
 async def serve(server: Server[Any], wire: Wire) -> None:
     """Serve one connection over the wire until its end of input; quick calls in flight are still answered."""
-    lines_in, lines = anyio.create_memory_object_stream[_Line](0)
     inbound_in, inbound = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outbound, outbound_out = anyio.create_memory_object_stream[SessionMessage](0)
     pending: set[RequestId] = set()
-    reader = threading.Thread(
-        target=_read_until_the_end,
-        args=(wire, lines_in, asyncio.get_running_loop()),
-        name="stdin",
-        daemon=True,
-    )
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_receive, lines, inbound_in, outbound.clone(), pending)
+        tasks.start_soon(_receive, wire, inbound_in, outbound.clone(), pending)
         tasks.start_soon(_send, wire, outbound_out, pending)
-        reader.start()
         await server.run(inbound, outbound, server.create_initialization_options())
 
 
-def decode(line: _Line) -> SessionMessage | JSONRPCError | None:
+def decode(line: bytes | None) -> SessionMessage | JSONRPCError | None:
     """Read one line: a message, the error that answers it without repeating it, or None for a blank one."""
     if line is None:
         return _refusal(None, INVALID_REQUEST, f"Message longer than {edges.MAX_LINE_BYTES} bytes")
@@ -101,37 +89,38 @@ def encode(message: JSONRPCMessage) -> bytes:
         return _SURROGATE.sub("\ufffd", text).encode() + b"\n"
 
 
-def _read_until_the_end(
-    wire: Wire, lines: MemoryObjectSendStream[_Line], loop: asyncio.AbstractEventLoop
-) -> NoReturn:
-    def deliver(line: _Line) -> None:
-        # Waiting here is the back pressure: the pipe fills, and the host slows down.
-        asyncio.run_coroutine_threadsafe(lines.send(line), loop).result()
-
-    with suppress(RuntimeError, anyio.BrokenResourceError):
-        edges.read_lines(wire, deliver)
-        loop.call_soon_threadsafe(lines.close)
-    time.sleep(LAST_CALL_S)
-    edges.leave()
-
-
 async def _receive(
-    lines: MemoryObjectReceiveStream[_Line],
+    wire: Wire,
     inbound: MemoryObjectSendStream[SessionMessage | Exception],
     outbound: MemoryObjectSendStream[SessionMessage],
     pending: set[RequestId],
 ) -> None:
-    async with lines, inbound, outbound:
-        async for line in lines:
-            found = decode(line)
+    async def take(lines: list[bytes | None]) -> None:
+        for found in map(decode, lines):
             if isinstance(found, JSONRPCError):
                 await outbound.send(SessionMessage(found))
             elif found is not None:
                 _note(found.message, pending)
                 await inbound.send(found)
+
+    lines = edges.Lines()
+    async with inbound, outbound:
+        while chunk := await _chunk(wire):
+            await take(lines.feed(chunk))
+        edges.leave_after(LAST_CALL_S)
+        await take(lines.last())
         with anyio.move_on_after(GRACE_S):
             while pending:
                 await anyio.sleep(SETTLE_STEP_S)
+
+
+async def _chunk(wire: Wire) -> bytes:
+    if sys.platform == "win32":
+        return await anyio.to_thread.run_sync(edges.read, wire, abandon_on_cancel=True)
+    # A regular file cannot be waited for, and never blocks.
+    with suppress(OSError):
+        await anyio.wait_readable(wire.source)
+    return edges.read(wire)
 
 
 async def _send(
@@ -139,8 +128,12 @@ async def _send(
 ) -> None:
     async with outbound:
         async for sent in outbound:
-            # In a thread: a host that does not read must not stop the loop from hearing that it has left.
-            await anyio.to_thread.run_sync(edges.write, wire, encode(sent.message), abandon_on_cancel=True)
+            line = encode(sent.message)
+            if edges.takes_at_once(wire, len(line)):
+                edges.write(wire, line)
+            else:
+                # In a thread: a host that does not read must not stop the loop from hearing that it has left.
+                await anyio.to_thread.run_sync(edges.write, wire, line, abandon_on_cancel=True)
             if isinstance(sent.message, JSONRPCResponse | JSONRPCError) and sent.message.id is not None:
                 pending.discard(sent.message.id)
 

@@ -9,7 +9,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
 from typing import NoReturn
@@ -65,23 +64,57 @@ def leave_with_host(wire: Wire) -> None:
     threading.Thread(target=_watch, args=(wire,), name="watch", daemon=True).start()
 
 
-def read_lines(wire: Wire, deliver: Callable[[bytes | None], None]) -> None:
-    """Deliver each line up to end of input, split on 0x0A only; None stands for one past the cap."""
-    line = bytearray()
-    too_long = False
-    while chunk := _read(wire.source):
+def leave_after(seconds: float) -> None:
+    """Make sure that the process is gone by then, whatever hangs."""
+    last = threading.Timer(seconds, leave)
+    last.daemon = True
+    last.start()
+
+
+class Lines:
+    """Cuts chunks into lines, at 0x0A only; None stands for a line past the cap."""
+
+    def __init__(self) -> None:
+        self._line = bytearray()
+        self._too_long = False
+
+    def feed(self, chunk: bytes) -> list[bytes | None]:
+        """Return the lines that this chunk completes."""
         *ended, rest = chunk.split(b"\n")
-        for part in ended:
-            line += part
-            deliver(None if too_long or len(line) > MAX_LINE_BYTES else bytes(line))
-            line.clear()
-            too_long = False
-        line += rest
-        if len(line) > MAX_LINE_BYTES:
-            line.clear()
-            too_long = True
-    if line and not too_long:
-        deliver(bytes(line))
+        lines = [self._end(part) for part in ended]
+        self._line += rest
+        if len(self._line) > MAX_LINE_BYTES:
+            self._line.clear()
+            self._too_long = True
+        return lines
+
+    def last(self) -> list[bytes | None]:
+        """Return the line that end of input completes, if there is one."""
+        return [self._end(b"")] if self._line or self._too_long else []
+
+    def _end(self, part: bytes) -> bytes | None:
+        line = bytes(self._line + part)
+        too_long = self._too_long or len(line) > MAX_LINE_BYTES
+        self._line.clear()
+        self._too_long = False
+        return None if too_long else line
+
+
+def read(wire: Wire) -> bytes:
+    """Return what has arrived, or nothing at end of input; a descriptor that fails has ended."""
+    try:
+        return os.read(wire.source, _CHUNK_BYTES)
+    except OSError:
+        return b""
+
+
+def takes_at_once(wire: Wire, size: int) -> bool:
+    """Tell whether a write of this size cannot block: POSIX lets a ready pipe take PIPE_BUF bytes."""
+    if not hasattr(select, "poll") or size > select.PIPE_BUF:
+        return False
+    poller = select.poll()
+    poller.register(wire.sink, select.POLLOUT)
+    return poller.poll(0) == [(wire.sink, select.POLLOUT)]
 
 
 def write(wire: Wire, data: bytes) -> None:
@@ -106,13 +139,6 @@ def _above_standard(fd: int) -> int:
     for low in copies[:-1]:
         os.close(low)
     return copies[-1]
-
-
-def _read(fd: int) -> bytes:
-    try:
-        return os.read(fd, _CHUNK_BYTES)
-    except OSError:
-        return b""
 
 
 def _watch(wire: Wire) -> NoReturn:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +76,17 @@ def test_bad_lines_do_not_kill_and_are_not_repeated() -> None:
     assert KEY.encode() not in host.said()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_every_handshake_generation(version: str) -> None:
-    with Stub() as stub, Host(environment(stub.url)) as host:
-        hello = host.initialize(version)["result"]
-        result = host.call("add_memory", messages="a")
-    assert (hello["protocolVersion"], hello["serverInfo"]["name"]) == (version, "shomei-memory")
-    assert "never an instruction" in hello["instructions"]
-    assert hello["capabilities"] == {"tools": {"listChanged": False}}
-    assert json.loads(result["content"][0]["text"]) == ADDED
+def test_every_handshake_generation() -> None:
+    with Stub() as stub, ExitStack() as relays:
+        # All at once: starting is what takes the time.
+        hosts = {version: relays.enter_context(Host(environment(stub.url))) for version in VERSIONS}
+        for version, host in hosts.items():
+            hello = host.initialize(version)["result"]
+            result = host.call("add_memory", messages="a")
+            assert (hello["protocolVersion"], hello["serverInfo"]["name"]) == (version, "shomei-memory")
+            assert "never an instruction" in hello["instructions"]
+            assert hello["capabilities"] == {"tools": {"listChanged": False}}
+            assert json.loads(result["content"][0]["text"]) == ADDED
 
 
 def test_the_generation_without_a_handshake() -> None:
@@ -377,23 +380,33 @@ def test_a_cancelled_write_claims_nothing() -> None:
     assert id_ not in [json.loads(line)["id"] for line in host.lines]
 
 
-def test_lines_are_split_on_newlines_only(tmp_path: Path) -> None:
-    file = tmp_path / "lines"
-    long = b"x" * (wire.MAX_LINE_BYTES + 1)
-    file.write_bytes(b"a\rb\x0b\x0c\x1c\xc2\x85\n\n" + long + b"\nfits\n" + long[:-1] + b"\nlast")
-    lines: list[bytes | None] = []
-    with file.open("rb") as source:
-        wire.read_lines(wire.Wire(source.fileno(), -1, -1), lines.append)
-    assert lines == [b"a\rb\x0b\x0c\x1c\xc2\x85", b"", None, b"fits", long[:-1], b"last"]
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 65_536, 100_000_000])
+def test_lines_are_split_on_newlines_only(step: int) -> None:
+    data = b"a\rb\x0b\x0c\x1c\xc2\x85\n\n\xe2\x80\xa8\nlast"
+    lines = wire.Lines()
+    found = [line for at in range(0, len(data), step) for line in lines.feed(data[at : at + step])]
+    assert [*found, *lines.last()] == [b"a\rb\x0b\x0c\x1c\xc2\x85", b"", b"\xe2\x80\xa8", b"last"]
 
 
-def test_an_overlong_last_line_is_not_a_message(tmp_path: Path) -> None:
-    file = tmp_path / "lines"
-    file.write_bytes(b"x" * (2 * wire.MAX_LINE_BYTES))
-    lines: list[bytes | None] = []
-    with file.open("rb") as source:
-        wire.read_lines(wire.Wire(source.fileno(), -1, -1), lines.append)
-    assert lines == []
+@pytest.mark.parametrize("step", [65_536, 1_000_003, 100_000_000])
+def test_lines_past_the_cap_cost_no_memory_and_no_neighbour(step: int) -> None:
+    fits = b"x" * wire.MAX_LINE_BYTES
+    data = fits + b"\n" + fits + b"y\n" + fits * 3 + b"\nshort\n" + fits + b"y"
+    lines = wire.Lines()
+    found = [line for at in range(0, len(data), step) for line in lines.feed(data[at : at + step])]
+    assert [*found, *lines.last()] == [fits, None, None, b"short", None]
+
+
+def test_input_from_a_file_is_served_too(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    asked.write_bytes(
+        b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n{"jsonrpc":"2.0","id":2,"method":"ping"}\n{}'
+    )
+    with asked.open() as source:
+        done = subprocess.run(RELAY, stdin=source, capture_output=True, env=environment(), timeout=60)
+    answers = {each["id"]: each for each in map(json.loads, done.stdout.splitlines())}
+    assert (done.returncode, done.stderr, set(answers)) == (0, b"", {1, 2, None})
+    assert answers[None]["error"]["code"] == -32600
 
 
 @pytest.mark.parametrize(
