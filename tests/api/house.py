@@ -163,12 +163,16 @@ def read_answer(connection: socket.socket) -> Answer:
 
 
 @contextmanager
-def serve(house: House, *, http: Any = None, app: Starlette | None = None) -> Iterator[Live]:
+def serve(
+    house: House, *, http: Any = None, app: Starlette | None = None, grace: Any = None
+) -> Iterator[Live]:
     """Run the server in a thread, with its lifespan, until the block ends."""
     config = configuration(app or create_app(house.engine), host="127.0.0.1", port=0)
     config.log_config = None
     if http is not None:
         config.http = http
+    if grace is not None:
+        config.timeout_graceful_shutdown = grace
     with run(config) as live:
         yield live
 

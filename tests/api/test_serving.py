@@ -1,5 +1,6 @@
 """The server around the application: heads, limits, hang-ups, background work, and the public doors."""
 
+import contextlib
 import socket
 import threading
 import time
@@ -216,6 +217,24 @@ def test_an_erase_that_has_begun_completes_when_its_task_is_cancelled(house: Hou
     house.portal.call(cancelled)
     assert slow.ended.is_set()
     assert house.call("GET", f"/v1/memories/{memory_id}", key=house.data).status_code == 404
+
+
+def test_a_server_told_to_stop_lets_an_erase_finish_first(house: House) -> None:
+    slow = Slow(erase_operation())
+    memory_id = house.add("erased while stopping")
+    with serve(house, app=create_app(house.engine, [slow.operation]), grace=0.1) as live:
+        request = threading.Thread(target=attempt, args=(live, memory_id, house.admin))
+        request.start()
+        assert slow.began.wait(5)
+        threading.Timer(1.0, slow.go.set).start()
+    assert slow.ended.is_set()
+    request.join(5)
+    assert house.call("GET", f"/v1/memories/{memory_id}", key=house.data).status_code == 404
+
+
+def attempt(live: Live, memory_id: str, key: str) -> None:
+    with contextlib.suppress(AssertionError):  # the server may hang up before it answers
+        live.ask("DELETE", f"/v1/memories/{memory_id}", key=key)
 
 
 def test_a_client_that_leaves_before_its_body_changes_nothing(house: House, live: Live) -> None:

@@ -37,6 +37,7 @@ def create_app(engine: Engine, operations: Iterable[AnyOperation] = OPERATIONS) 
         try:
             yield
         finally:
+            await anyio.to_thread.run_sync(lanes.drain)
             await anyio.to_thread.run_sync(upkeep.stop)
 
     app = Starlette(

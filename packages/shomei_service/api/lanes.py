@@ -1,6 +1,7 @@
 """Bounded threads for the engine's work, so that no kind of call starves another. RELIABILITY.md §6."""
 
 import functools
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -15,6 +16,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 QUEUE: Final = 256  # RELIABILITY.md §6: workers' queue
+_DRAIN_SECONDS: Final = 60  # what is not done then is finished when the engine is next opened
 _LARGE_BODIES: Final = 8  # of 16 MiB each: what all batches together may hold in memory
 
 
@@ -45,6 +47,8 @@ class Lanes:
         self._limiters = {lane: anyio.CapacityLimiter(number) for lane, number in threads.items()}
         self._most = {lane: number + queue for lane, number in threads.items()}
         self._inside = Counter[Lane]()
+        self._working = 0
+        self._done = threading.Condition()
         self.large_bodies = anyio.CapacityLimiter(_LARGE_BODIES)
 
     async def run(self, lane: Lane, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -57,7 +61,22 @@ class Lanes:
         self._inside[lane] += 1
         try:
             return await anyio.to_thread.run_sync(
-                functools.partial(work, *args, **kwargs), limiter=self._limiters[lane]
+                self._count, functools.partial(work, *args, **kwargs), limiter=self._limiters[lane]
             )
         finally:
             self._inside[lane] -= 1
+
+    def drain(self) -> None:
+        """Wait, within reason, for threads whose callers were cancelled: the engine is closed after them."""
+        with self._done:
+            self._done.wait_for(lambda: self._working == 0, _DRAIN_SECONDS)
+
+    def _count(self, work: Callable[[], T]) -> T:
+        with self._done:
+            self._working += 1
+        try:
+            return work()
+        finally:
+            with self._done:
+                self._working -= 1
+                self._done.notify_all()
