@@ -105,7 +105,9 @@ def _engine(settings: Settings, store: Store, custody: Custody, signer: ReceiptS
         signer=signer,
         embedder=build_embedder(settings.embedder),
         clock=SystemClock(),
-        options=Options(snapshot_retention_days=settings.snapshot_retention_days),
+        options=Options(
+            snapshot_retention_days=settings.snapshot_retention_days, lineage=settings.lineage == "on"
+        ),
     )
 
 

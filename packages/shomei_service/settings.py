@@ -3,6 +3,7 @@
 import sys
 from enum import StrEnum
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -43,6 +44,7 @@ class Settings(BaseSettings):
     custody_url: str | None = None
     custody: CustodyKind = CustodyKind.LOCAL_FILE
     signer: SignerKind = SignerKind.LOCAL_FILE
+    lineage: Literal["on", "off"] = "on"
     env: Environment = Environment.DEVELOPMENT
     snapshot_retention_days: int | None = Field(default=None, ge=0, le=36_500)
     embedder: str = "builtin"

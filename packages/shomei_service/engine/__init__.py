@@ -3,6 +3,6 @@
     from shomei_service.bootstrap import opened
     from shomei_service.engine.verbs.add import add
 
-`with opened(settings) as engine`, authenticate a Caller (`verbs.access`), call the verbs. What they raise is in `errors`,
-what they take and return in `model`.
+`with opened(settings) as engine`, authenticate a Caller (`verbs.access`), call the verbs. What they
+raise is in `errors`, what they take and return in `model`.
 """

@@ -1,4 +1,4 @@
-"""The way out, shared by erase and forget: intend, destroy, complete. CUSTODY.md §4, SEMANTICS.md §10.
+"""The way out, shared by every path of erasure: intend, destroy, complete. CUSTODY.md §4, SEMANTICS.md §10.
 
 Once `intend` has committed, an erasure only rolls forward: a crash, an outage or a lost answer ends in
 the same tombstones and receipts. No receipt exists for a key that has not been destroyed.
@@ -7,18 +7,19 @@ the same tombstones and receipts. No receipt exists for a key that has not been 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from . import aftermath
 from .custody import Address, Destruction, Puncture, Punctured
 from .custody.providers.protocol import DestroyMethod, Finality
 from .errors import ErasurePending, Fault, IntegrityFault
 from .failpoints import failpoint
 from .model import (
+    CARRIED,
     Attested,
     Basis,
     Cause,
     Erased,
+    MemoryId,
     MemoryRow,
-    Pseudonym,
-    Tenant,
     TenantId,
     Tombstone,
     new_id,
@@ -28,7 +29,7 @@ from .receipts import bodies
 from .receipts.bodies import Draft, KeyDestruction
 from .receipts.commitments import Commitments
 from .receipts.content_free import require_content_free
-from .store import intents, memories, tenants, tombstones
+from .store import intents, memories, obligations, receipts, restrictions, tenants, tombstones
 from .store.intents import Intent
 from .store.unit import Unit
 
@@ -38,51 +39,47 @@ _SECONDS_A_DAY = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Disposed:
-    """What carrying out an intent came to."""
+    """What carrying out an intent came to; closures by the forget request they are about."""
 
     intent: Intent
     erased: list[Erased]
-    closure: Attested | None
+    closures: dict[str, Attested]
 
 
-def intend(
-    engine: Engine,
-    unit: Unit,
-    rows: Sequence[MemoryRow],
-    *,
-    cause: Cause,
-    basis: Basis,
-    actor: str,
-    subject: Pseudonym | None = None,
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """One completing transaction: what it erased, what it closed, and whether it was the last."""
+
+    erased: list[Erased]
+    closures: dict[str, Attested]
+    is_last: bool
+
+
+def new_intent(
+    engine: Engine, *, cause: Cause, basis: Basis, actor: str, successor_id: MemoryId | None = None
 ) -> Intent:
+    """Return an intent that is not stored yet."""
+    return Intent(new_id("obl_"), cause, basis, actor, engine.clock.now(), successor_id)
+
+
+def intend(engine: Engine, unit: Unit, intent: Intent, rows: Sequence[MemoryRow]) -> None:
     """Take the rows out of recall for good, durably once the unit commits (E1).
 
     The receipts are drafted and screened and the signer is probed first: after this there is no way back.
     """
     engine.probe_signer()
-    tenant = tenants.get(unit)
-    commitments = engine.commitments(tenant)
-    intent = Intent(
-        intent_id=new_id("obl_"),
-        cause=cause,
-        basis=basis,
-        actor=actor,
-        subject=subject,
-        matched_count=len(rows),
-        erased_count=0,
-        created_at=engine.clock.now(),
-    )
+    commitments = engine.commitments(tenants.get(unit))
     pending = _expected(engine, intent.created_at)
     for row in rows:
-        require_content_free(_draft(commitments, row, intent, pending).fields)
+        require_content_free(_draft(commitments, row, intent, pending, 0, None).fields)
     failpoint("e1.before")
     intents.put(unit, intent)
     memories.mark_erasing(unit, [row.memory_id for row in rows], intent.intent_id)
-    return intent
+    aftermath.suppress_derived(engine, unit, intent, rows)
 
 
 def carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed | None:
-    """Destroy the keys of an intended erasure and put it on record (E2-E6); None if another thread did.
+    """Destroy the keys of an intended erasure and put it on record (E2-E6); None if somebody else did.
 
     Raises ErasurePending when custody or storage fails on the way: it goes on by itself later.
     """
@@ -111,20 +108,21 @@ def _carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed 
         # E2-E5, with no database lock held.
         destroyed = destroy(engine, list(leaves.values()), intent.cause)
     failpoint("e6.before")
-    erased: list[Erased] = []
+    disposed = Disposed(intent, [], {})
     while True:
         with engine.unit(tenant_id) as unit:
-            done, closure, finished = _complete_chunk(engine, unit, intent, destroyed)
+            chunk = _complete_chunk(engine, unit, intent, destroyed)
         failpoint("e6.after_commit")
-        if not finished and not done:
+        if chunk is None:
             return None
-        erased += done
-        if finished:
+        disposed.erased.extend(chunk.erased)
+        disposed.closures.update(chunk.closures)
+        if chunk.is_last:
             break
         failpoint("e6.mid_batch")
     engine.wake.set()  # the log is truncated right after the answer
     failpoint("answer.before")
-    return Disposed(intent, erased, closure)
+    return disposed
 
 
 def destroy(engine: Engine, leaves: Sequence[int], cause: Cause) -> Destruction:
@@ -181,36 +179,43 @@ def _expected(engine: Engine, now: int) -> KeyDestruction:
 
 def _complete_chunk(
     engine: Engine, unit: Unit, intent: Intent, destroyed: Destruction | None
-) -> tuple[list[Erased], Attested | None, bool]:
-    """Put one chunk on record (E6). Return what was erased, the closure if owed, and whether that was all."""
+) -> _Chunk | None:
+    """Put one chunk on record (E6); None when another worker finished the intent."""
     if intents.lock(unit, intent.intent_id) is None:
-        return [], None, False
-    tenant = tenants.get(unit)
+        return None
     rows = memories.of_intent(unit, intent.intent_id, _CHUNK_ROWS)
-    erased = _retire(engine, unit, tenant, rows, intent, destroyed) if rows and destroyed else []
+    erased = _retire(engine, unit, rows, intent, destroyed) if rows and destroyed else []
     if len(rows) == _CHUNK_ROWS:
-        return erased, None, False
-    closure = _close(engine, unit, tenant, intent) if intent.subject is not None else None
+        return _Chunk(erased, {}, is_last=False)
+    closures = aftermath.state_closures(engine, unit, intent)
     intents.finish(unit, intent.intent_id)
-    return erased, closure, True
+    return _Chunk(erased, closures, is_last=True)
 
 
 def _retire(
-    engine: Engine,
-    unit: Unit,
-    tenant: Tenant,
-    rows: Sequence[MemoryRow],
-    intent: Intent,
-    destroyed: Destruction,
+    engine: Engine, unit: Unit, rows: Sequence[MemoryRow], intent: Intent, destroyed: Destruction
 ) -> list[Erased]:
     """Delete sealed columns; leave tombstones and receipts."""
-    commitments = engine.commitments(tenant)
+    commitments = engine.commitments(tenants.get(unit))
     destruction = stated(engine, destroyed)
-    drafts = [_draft(commitments, row, intent, destruction) for row in rows]
+    ids = [row.memory_id for row in rows]
+    owed = obligations.open_for(unit, ids, aftermath.ERASURES_OWED)
+    affected = aftermath.affected_by(unit, ids)
+    drafts = [
+        _draft(
+            commitments,
+            row,
+            intent,
+            destruction,
+            affected.get(row.memory_id, 0),
+            owed[row.memory_id].obligation_id if row.memory_id in owed else None,
+        )
+        for row in rows
+    ]
     attested = engine.attest(unit, drafts, actor=intent.actor)
     failpoint("e6.after_sign")
     bury(unit, commitments, rows, attested, at=destroyed.at, cause=intent.cause)
-    intents.count_erased(unit, intent.intent_id, len(rows))
+    aftermath.discharge(engine, unit, intent, rows, [one.obligation_id for one in owed.values()])
     tenants.advance_epoch(unit.connection, destroyed.epoch_after)
     return [
         Erased(row.memory_id, destruction.key_custody, [_retirement(commitments, row)], receipt)
@@ -228,7 +233,9 @@ def bury(
     cause: Cause,
 ) -> None:
     """Replace rows by tombstones that point at their receipts."""
-    memories.remove(unit, [row.memory_id for row in rows])
+    ids = [row.memory_id for row in rows]
+    memories.remove(unit, ids)
+    restrictions.drop(unit, ids)
     tombstones.put(
         unit,
         [
@@ -246,22 +253,25 @@ def bury(
     )
 
 
-def _close(engine: Engine, unit: Unit, tenant: Tenant, intent: Intent) -> Attested:
-    """State what a forget came to: m = e + d over everything that was matched."""
-    subject = intent.subject
-    assert subject is not None, "only a forget owes a closure"  # noqa: S101
-    commitments = engine.commitments(tenant)
-    current = intents.get(unit, intent.intent_id)
-    stones = tombstones.of_subject(unit, subject)
-    closed_set = commitments.closed_set(commitments.tenant(tenant.tenant_id), subject, stones)
-    draft = bodies.subject_closure(
-        subject=subject,
-        request_id=intent.intent_id,
-        matched=intent.matched_count,
-        erased=current.erased_count if current else 0,
-        closed_set=(closed_set, len(stones)),
-    )
-    return engine.attest(unit, [draft], actor=intent.actor)[0]
+def proofs(unit: Unit, ids: Sequence[MemoryId]) -> list[Erased]:
+    """Return the recorded proofs of memories that are erased, rebuilt from the log."""
+    found: list[Erased] = []
+    for memory_id in ids:
+        stone = tombstones.of_memory(unit, memory_id)
+        row = receipts.with_hash(unit, stone.receipt_hash) if stone else None
+        if row is None:
+            continue
+        attested = receipts.attested(row)
+        hashes = attested.body.get("retirement_hashes")
+        found.append(
+            Erased(
+                memory_id,
+                str(attested.body["key_custody"]),
+                [str(one) for one in hashes] if isinstance(hashes, list) else [],
+                attested,
+            )
+        )
+    return found
 
 
 def _retirement(commitments: Commitments, row: MemoryRow) -> str:
@@ -269,7 +279,23 @@ def _retirement(commitments: Commitments, row: MemoryRow) -> str:
     return commitments.retirement(row.memory_id, row.address)
 
 
-def _draft(commitments: Commitments, row: MemoryRow, intent: Intent, destruction: KeyDestruction) -> Draft:
+def _draft(
+    commitments: Commitments,
+    row: MemoryRow,
+    intent: Intent,
+    destruction: KeyDestruction,
+    affected: int,
+    obligation_id: str | None,
+) -> Draft:
+    if intent.successor_id is not None:
+        return bodies.memory_update(
+            memory_id=intent.successor_id,
+            previous_id=row.memory_id,
+            tombstone_id=commitments.tombstone_id(row.memory_id),
+            carried=CARRIED,
+            retirement_hashes=[_retirement(commitments, row)],
+            destruction=destruction,
+        )
     return bodies.vector_delete(
         memory_id=row.memory_id,
         tombstone_id=commitments.tombstone_id(row.memory_id),
@@ -278,4 +304,6 @@ def _draft(commitments: Commitments, row: MemoryRow, intent: Intent, destruction
         basis=intent.basis,
         retirement_hashes=[_retirement(commitments, row)],
         destruction=destruction,
+        derived_affected=affected,
+        obligation_id=obligation_id,
     )

@@ -37,6 +37,22 @@ class Held(Refusal):
     code = "held"
 
 
+class ErasureInProgress(Refusal):
+    """The memory's erasure has begun and can not be stopped."""
+
+    code = "erasure_in_progress"
+
+
+class ConfirmRequired(Refusal):
+    """The act would set erasures in motion and was not confirmed."""
+
+    code = "confirm_required"
+
+    def __init__(self, message: LiteralString, *, pending_erasures: int) -> None:
+        super().__init__(message)
+        self.pending_erasures: int = pending_erasures
+
+
 class Blocked(Refusal):
     """Restricted, consent-invalid or expired: one answer for the three. SEMANTICS.md §4."""
 

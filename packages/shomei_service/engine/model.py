@@ -25,8 +25,12 @@ class Scope(StrEnum):
 
 
 class Life(StrEnum):
-    """The one-way life of a memory. An erased memory has no row, only a tombstone."""
+    """The one-way life of a memory. An erased memory has no row, only a tombstone.
 
+    A pending row is the successor of an update whose predecessor is not erased yet.
+    """
+
+    PENDING = "pending"
     LIVE = "live"
     ERASING = "erasing"
 
@@ -57,6 +61,7 @@ class Basis(StrEnum):
     UNLAWFUL = "art17_1_d_unlawful"
     LEGAL_OBLIGATION = "art17_1_e_legal_obligation"
     CHILD_SERVICES = "art17_1_f_child_iss"
+    RESTRICTION_CONSENT = "art18_2_consent"
 
 
 class LawfulBasis(StrEnum):
@@ -69,6 +74,183 @@ class LawfulBasis(StrEnum):
     PUBLIC_TASK = "public_task"
     LEGITIMATE_INTERESTS = "legitimate_interests"
     NOT_RECORDED = "not_recorded"
+
+
+class SourceKind(StrEnum):
+    """Where a memory came from. SEMANTICS.md §12."""
+
+    PROVIDED = "provided"
+    OBSERVED = "observed"
+    DERIVED = "derived"
+    IMPORTED = "imported"
+
+
+class Ground(StrEnum):
+    """Why a memory is restricted. SEMANTICS.md §6; the last four are the engine's own."""
+
+    REQUEST = "art18_request"
+    ACCURACY_CONTESTED = "art18_1_a_accuracy_contested"
+    UNLAWFUL_OPPOSES_ERASURE = "art18_1_b_unlawful_opposes_erasure"
+    LEGAL_CLAIMS = "art18_1_c_legal_claims"
+    OBJECTION_PENDING = "art18_1_d_objection_pending"
+    CONTROLLER_INITIATIVE = "controller_initiative"
+    SECURITY_QUARANTINE = "security_quarantine"
+    RETENTION_REVIEW = "retention_review"
+    POISONING_SUSPECTED = "poisoning_suspected"
+    DEFERRED_HOLD = "art17_deferred_hold"
+    SOURCE_ERASED = "source_erased"
+    SOURCE_SUPERSEDED = "source_superseded"
+    INTEGRITY_FAULT = "integrity_fault"
+
+
+SYSTEM_GROUNDS = frozenset(
+    {Ground.DEFERRED_HOLD, Ground.SOURCE_ERASED, Ground.SOURCE_SUPERSEDED, Ground.INTEGRITY_FAULT}
+)
+PRESERVE_GROUNDS = frozenset({Ground.UNLAWFUL_OPPOSES_ERASURE, Ground.LEGAL_CLAIMS})
+
+
+CARRIED = ("subject", "lawful_basis", "purposes", "semantic_type", "metadata", "retention", "lineage")
+
+
+class Lift(StrEnum):
+    """Why a restriction ended. SEMANTICS.md §6."""
+
+    LIFTED = "art18_lifted"
+    ERASED = "erased"
+    HOLD_RELEASED = "hold_released"
+    SOURCE_REBUILT = "source_rebuilt"
+
+
+class HoldScope(StrEnum):
+    """What a legal hold covers: one memory, or a subject with everything there will be."""
+
+    MEMORY = "memory"
+    SUBJECT = "subject"
+
+
+class Authority(StrEnum):
+    """On whose authority a hold is placed. SEMANTICS.md §7."""
+
+    LITIGATION = "litigation"
+    REGULATORY_INVESTIGATION = "regulatory_investigation"
+    STATUTORY_RETENTION = "statutory_retention"
+    INTERNAL_INVESTIGATION = "internal_investigation"
+    AUDIT_PRESERVATION = "audit_preservation"
+
+
+class Release(StrEnum):
+    """Why a hold ended. SEMANTICS.md §7."""
+
+    MATTER_CLOSED = "matter_closed"
+    SCOPE_NARROWED = "scope_narrowed"
+    PLACED_IN_ERROR = "placed_in_error"
+    EXPIRED = "expired"
+    COURT_ORDER = "court_order"
+
+
+class ConsentAction(StrEnum):
+    """What a consent record says. SEMANTICS.md §13."""
+
+    GRANTED = "granted"
+    WITHDRAWN = "withdrawn"
+
+
+class EdgeKind(StrEnum):
+    """How one thing came from another. SEMANTICS.md §11."""
+
+    DERIVED_FROM = "derived_from"
+    SUPERSEDES = "supersedes"
+
+
+class Direction(StrEnum):
+    """Which way lineage is followed: to my sources, to what was made from me, or both."""
+
+    OUT = "out"
+    IN = "in"
+    BOTH = "both"
+
+
+class DisclosureGround(StrEnum):
+    """On what ground a memory out of recall may be read. SEMANTICS.md §6, Art. 18(2)."""
+
+    CONSENT = "art18_2_consent"
+    LEGAL_CLAIMS = "art18_2_legal_claims"
+    RIGHTS_OF_OTHERS = "art18_2_rights_of_others"
+    PUBLIC_INTEREST = "art18_2_public_interest"
+    SUBJECT_ACCESS = "subject_access"
+
+
+class ArtifactKind(StrEnum):
+    """What was made from memories outside the store."""
+
+    SUMMARY = "summary"
+    REPORT = "report"
+    INDEX = "index"
+    EMBEDDING = "embedding"
+    MODEL = "model"
+    CACHE = "cache"
+    EXPORT = "export"
+    OTHER = "other"
+
+
+class ObligationKind(StrEnum):
+    """What is still owed. SEMANTICS.md §21."""
+
+    ERASE_ON_HOLD_RELEASE = "erase_on_hold_release"
+    ERASE_ON_RESTRICTION_LIFT = "erase_on_restriction_lift"
+    REVIEW_AFTER_CONSENT_WITHDRAWAL = "review_after_consent_withdrawal"
+    ERASE_AFTER_CONSENT_WITHDRAWAL = "erase_after_consent_withdrawal"
+    EXTERNAL_ERASURE_ACK = "external_erasure_ack"
+
+
+class ObligationState(StrEnum):
+    """Where an obligation stands; overdue is computed."""
+
+    OPEN = "open"
+    DONE = "done"
+    CANCELLED = "cancelled"
+
+
+class EventKind(StrEnum):
+    """Content-free events that others may act on. SEMANTICS.md §8, §11, §16."""
+
+    SUBJECT_FORGOTTEN = "subject.forgotten"
+    ARTIFACT_SUSPEND = "artifact.suspend"
+    ARTIFACT_ERASURE_REQUESTED = "artifact.erasure_requested"
+    ARTIFACT_REBUILD_SUGGESTED = "artifact.rebuild_suggested"
+
+
+class PostForget(StrEnum):
+    """Whether a forgotten subject may be remembered again. SEMANTICS.md §8."""
+
+    ALLOW = "allow"
+    REQUIRE_CONSENT = "require_consent"
+    BLOCK = "block"
+
+
+class Withdrawal(StrEnum):
+    """What follows a withdrawn consent. SEMANTICS.md §13."""
+
+    SUPPRESS = "suppress"
+    ERASE_NOW = "erase_now"
+    ERASE_AFTER = "erase_after"
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """What a tenant's operator decided, and the codes registered for it."""
+
+    purposes: frozenset[str] = frozenset()
+    semantic_types: frozenset[str] = frozenset()
+    location_codes: frozenset[str] = frozenset()
+    channel_codes: frozenset[str] = frozenset()
+    policy_versions: frozenset[str] = frozenset()
+    post_forget: PostForget = PostForget.ALLOW
+    withdrawal: Withdrawal = Withdrawal.SUPPRESS
+    withdrawal_days: int = 30
+    consent_required: bool = False
+    notice_before_lift: bool = False
+    erase_when_expired: bool = True
 
 
 class PurgeState(StrEnum):
@@ -128,6 +310,7 @@ class Tenant:
     revision: int
     last_applied_at: int
     created_at: int
+    policies: Policies = Policies()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +322,9 @@ class NewMemory:
     semantic_type: str = "GENERIC"
     metadata: JsonObject = field(default_factory=dict[str, Json])
     lawful_basis: LawfulBasis = LawfulBasis.NOT_RECORDED
+    purposes: tuple[str, ...] = ()
+    derived_from: tuple[str, ...] = ()
+    expires_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +352,11 @@ class MemoryRow:
     sealed_recall: bytes
     embedded: bool
     intent_id: str | None
+    lawful_basis: LawfulBasis = LawfulBasis.NOT_RECORDED
+    source_kind: SourceKind = SourceKind.PROVIDED
+    expires_at: int | None = None
+    grounds: int = 0
+    consented: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,11 +462,71 @@ class Forgotten:
     """The outcome of forgetting a subject. SEMANTICS.md §8."""
 
     subject: str
+    request_id: str
     matched_count: int
     erased: list[Erased]
     deferred_ids: list[MemoryId]
+    restricted_now: list[Attested]
+    obligation_ids: list[str]
     already_erased_count: int
+    derived_erased_count: int
+    external_artifact_count: int
     closure: Attested | None
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """The outcome of an update: the successor, and the proof that its predecessor is erased."""
+
+    memory_id: MemoryId
+    previous_id: MemoryId
+    text: str
+    receipt: Attested
+
+
+@dataclass(frozen=True, slots=True)
+class Restricted:
+    """The outcome of restricting or lifting; `receipt` is None when nothing changed."""
+
+    memory_id: MemoryId
+    restricted: bool
+    changed: bool
+    receipt: Attested | None
+    code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A legal hold as it is listed; the matter reference stays sealed."""
+
+    hold_id: str
+    scope: HoldScope
+    memory_id: MemoryId | None
+    subject: Pseudonym | None
+    authority: Authority
+    placed_by: str
+    placed_at: int
+    review_at: int | None
+    expires_at: int | None
+    released_at: int | None
+    release: Release | None
+
+
+@dataclass(frozen=True, slots=True)
+class Obligation:
+    """Something still owed, or how it ended."""
+
+    obligation_id: str
+    kind: ObligationKind
+    state: ObligationState
+    memory_id: MemoryId | None
+    subject: Pseudonym | None
+    purpose: str | None
+    artifact_id: str | None
+    cause: Cause | None
+    requested_at: int
+    due_at: int | None
+    ended_at: int | None
 
 
 def new_id(prefix: str) -> str:

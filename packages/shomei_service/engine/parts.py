@@ -3,7 +3,7 @@
 import hashlib
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
@@ -85,6 +85,24 @@ class Engine:
         """Return the tenant's keyed hashes; the key is a leaf of custody's tree."""
         leaf = self.custody.derive(address(tenant.number, _COMMIT_KEY_ROW))
         return Commitments(commitment_key(leaf))
+
+    def journal(
+        self,
+        unit: Unit,
+        kind: str,
+        ids: Sequence[str] = (),
+        *,
+        pseudonym: str | None = None,
+        codes: Mapping[str, str | int] | None = None,
+    ) -> None:
+        """Tell custody what a restored database would forget, before the unit commits. CUSTODY.md §4.
+
+        The line is durable first: a crash in between makes the act happen on the next open.
+        """
+        number = self.custody.journal_append(
+            tenant=unit.tenant, kind=kind, ids=ids, pseudonym=pseudonym, codes=codes, at=self.clock.now()
+        )
+        tenants.advance_journal(unit.connection, number)
 
     def attest(self, unit: Unit, drafts: Sequence[Draft], *, actor: str) -> list[Attested]:
         """Put the statements on the tenant's log, in order, inside the unit; they exist once it commits.

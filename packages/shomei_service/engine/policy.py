@@ -1,30 +1,87 @@
 """The gates: pure questions and demands over values, no I/O, no clock, no SQL. SEMANTICS.md §4-§5."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Final, LiteralString
 
 from . import limits
-from .errors import Invalid, NotFound, TooLarge
-from .model import Json, Life, MemoryRow, NewMemory
+from .errors import Blocked, Held, Invalid, NotFound, TooLarge
+from .model import (
+    PRESERVE_GROUNDS,
+    SYSTEM_GROUNDS,
+    Basis,
+    Ground,
+    Json,
+    LawfulBasis,
+    Life,
+    MemoryRow,
+    NewMemory,
+    Policies,
+)
+
+# What says that erasing is the subject's own wish or the law's, though it was opposed before. §6.
+_BASES_AGAINST_PRESERVATION: Final = frozenset(
+    {Basis.SUBJECT_REQUEST, Basis.LEGAL_OBLIGATION, Basis.RESTRICTION_CONSENT}
+)
 
 
-def is_recallable(row: MemoryRow) -> bool:
-    """Say whether a search or a reader may see the row."""
+def is_present(row: MemoryRow) -> bool:
+    """Say whether the memory exists for the verbs that act; one on its way in or out does not."""
     return row.life is Life.LIVE
 
 
-def require_recallable(row: MemoryRow | None) -> MemoryRow:
-    """Return the row, or raise NotFound for unknown, foreign and no longer recallable alike."""
-    if row is None or not is_recallable(row):
+def is_recallable(row: MemoryRow, now: int) -> bool:
+    """Say whether recall may return the row by its own facts; its sources' are asked apart."""
+    return (
+        row.life is Life.LIVE
+        and row.grounds == 0
+        and row.consented
+        and (row.expires_at is None or row.expires_at > now)
+    )
+
+
+def require_present(row: MemoryRow | None) -> MemoryRow:
+    """Return the row, or raise NotFound for unknown, foreign, erased and on its way out alike."""
+    if row is None or not is_present(row):
         raise NotFound("no such memory")
     return row
 
 
-def require_erasable(row: MemoryRow | None) -> MemoryRow:
-    """Return the live row, or raise NotFound when it is unknown or already on its way out."""
-    if row is None or row.life is not Life.LIVE:
+def require_recallable(row: MemoryRow | None, now: int) -> MemoryRow:
+    """Return the row, or raise NotFound for one that recall does not show, whatever the reason."""
+    if row is None or not is_recallable(row, now):
         raise NotFound("no such memory")
     return row
+
+
+def require_unheld(*, held: bool) -> None:
+    """Raise Held under a legal hold: it stops every path of destruction. SEMANTICS.md §7."""
+    if held:
+        raise Held("a legal hold forbids this")
+
+
+def require_erasable(grounds: frozenset[Ground], basis: Basis) -> None:
+    """Raise Blocked when the subject opposed erasure and nothing says that this is the subject's wish. §6."""
+    if grounds & PRESERVE_GROUNDS and basis not in _BASES_AGAINST_PRESERVATION:
+        raise Blocked("the memory does not permit this now")
+
+
+def require_updatable(row: MemoryRow, now: int, *, sources_recallable: bool) -> None:
+    """Raise Blocked for restricted, consent-invalid and expired alike, with the same words. §4."""
+    if not (is_recallable(row, now) and sources_recallable):
+        raise Blocked("the memory does not permit this now")
+
+
+def require_settable(ground: Ground) -> None:
+    """Raise Invalid for a ground that only the engine may set."""
+    if ground in SYSTEM_GROUNDS:
+        raise Invalid("reason is not one a caller may give")
+
+
+def require_registered(codes: Iterable[str], registered: frozenset[str], message: LiteralString) -> None:
+    """Raise Invalid unless every code is one the tenant's operator registered."""
+    if not set(codes) <= registered:
+        raise Invalid(message)
 
 
 def _utf8_length(text: str) -> int:
@@ -63,18 +120,30 @@ def _require_metadata(metadata: Mapping[str, Json]) -> None:
         raise TooLarge("metadata is larger than 8 KiB")
 
 
-def require_admissible(new: NewMemory) -> None:
-    """Raise Invalid or TooLarge unless the memory is within the stated limits."""
-    if not new.text.strip():
+def require_text(text: str) -> None:
+    """Raise Invalid for an empty memory, TooLarge for one beyond the limit."""
+    if not text.strip():
         raise Invalid("messages must not be empty")
-    if _utf8_length(new.text) > limits.TEXT_BYTES:
+    if _utf8_length(text) > limits.TEXT_BYTES:
         raise TooLarge("messages is longer than 64 KiB")
+
+
+def require_admissible(new: NewMemory, policies: Policies, *, now: int) -> None:
+    """Raise Invalid or TooLarge unless the memory is within the stated limits and uses registered codes."""
+    require_text(new.text)
     if new.user_id is not None:
         require_subject(new.user_id)
     if not new.semantic_type.strip() or len(new.semantic_type) > limits.SEMANTIC_TYPE_CHARACTERS:
         raise Invalid("semantic_type must be 1 to 64 characters")
     _utf8_length(new.semantic_type)
     _require_metadata(new.metadata)
+    require_registered(new.purposes, policies.purposes, "purposes must be registered for the tenant")
+    if new.lawful_basis is LawfulBasis.CONSENT and (new.user_id is None or not new.purposes):
+        raise Invalid("memories that rest on consent need user_id and purposes")
+    if new.expires_at is not None and not now < new.expires_at <= limits.LATEST:
+        raise Invalid("expires_at must be a time to come, in seconds since the epoch")
+    if len(new.derived_from) > limits.SOURCES or len(set(new.derived_from)) != len(new.derived_from):
+        raise Invalid("derived_from names up to 100 different memories")
 
 
 def require_count(value: int, *, largest: int) -> None:

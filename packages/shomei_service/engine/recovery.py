@@ -6,7 +6,7 @@ custody store that does not fit refuses to open and is left byte for byte as it 
 
 from collections.abc import Sequence
 
-from . import disposal, upkeep
+from . import disposal, journal, upkeep
 from .custody import EpochEntry, Seen, address
 from .custody.keytree import ROW_BITS
 from .errors import StartRefused
@@ -27,13 +27,14 @@ def seen(store: Store) -> tuple[str, Seen]:
         found = tenants.read_installation(connection)
         if found is None:
             raise StartRefused("the database holds no installation; run shomei init first")
+        journal_seq = tenants.journal_seen(connection)
         rows: dict[int, int] = {}
         for tenant in tenants.everyone(connection):
             first, last = address(tenant.number, 0), address(tenant.number, (1 << ROW_BITS) - 1)
             newest = tenants.highest_address(connection, first, last)
             rows[tenant.number] = 0 if newest is None else newest - first
     installation_id, epoch = found
-    return installation_id, Seen(epoch=epoch, rows=rows)
+    return installation_id, Seen(epoch=epoch, journal_seq=journal_seq, rows=rows)
 
 
 def recover(engine: Engine) -> None:
@@ -48,6 +49,8 @@ def recover(engine: Engine) -> None:
     failpoint("boot.reerase")
     for tenant_id, rows, entry in returned:
         _reerase(engine, tenant_id, rows, entry)
+    failpoint("boot.journal")
+    journal.replay(engine)
     upkeep.finish_erasures(engine)
     with engine.store.transaction() as connection:
         tenants.advance_epoch(connection, engine.custody.epoch)

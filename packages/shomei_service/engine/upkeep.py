@@ -5,14 +5,26 @@ from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
-from . import disposal
+from . import deferral, disposal, hold_end
 from .custody import Punctured
 from .errors import IntegrityFault
-from .model import MemoryRow, TenantId
+from .model import (
+    SYSTEM_ACTOR,
+    Basis,
+    Cause,
+    Life,
+    MemoryId,
+    MemoryRow,
+    ObligationKind,
+    ObligationState,
+    Release,
+    TenantId,
+)
 from .parts import Engine
 from .recall.embedder import Embedder, vectors_of
-from .store import intents, memories, tenants, tombstones
+from .store import consents, holds, intents, memories, obligations, tenants, tombstones
 
+_EXPIRED_ROWS = 500
 _EMBED_ROWS = 16  # rows in one go; embedding takes about 30 ms a row
 
 
@@ -22,6 +34,9 @@ def upkeep(engine: Engine) -> bool:
     Raises Fault when custody or storage does not answer: the work stays where it is and is tried again.
     """
     finish_erasures(engine)
+    end_expired_holds(engine)
+    erase_expired(engine)
+    erase_after_withdrawal(engine)
     purge(engine)
     return embed_pending(engine, _EMBED_ROWS) > 0
 
@@ -33,6 +48,63 @@ def finish_erasures(engine: Engine) -> int:
     for tenant_id, intent_id in waiting:
         disposal.carry_out(engine, tenant_id, intent_id)
     return len(waiting)
+
+
+def end_expired_holds(engine: Engine) -> None:
+    """Release holds whose time is over; expiry never erases by itself, release does. SEMANTICS.md §7."""
+    with engine.store.snapshot() as connection:
+        over = holds.expired(connection, engine.clock.now())
+    for tenant_id, hold_id in over:
+        with engine.unit(tenant_id) as unit:
+            _, intent_id, _ = hold_end.let_go(
+                engine, unit, hold_id, Release.EXPIRED, actor=SYSTEM_ACTOR, confirm=True
+            )
+        if intent_id is not None:
+            disposal.carry_out(engine, tenant_id, intent_id)
+
+
+def erase_expired(engine: Engine) -> None:
+    """Erase what expired, where the tenant's policy says so; held rows are owed, restricted ones wait. §5."""
+    with engine.store.snapshot() as connection:
+        over = memories.expired(connection, engine.clock.now(), _EXPIRED_ROWS)
+    by_tenant: dict[TenantId, list[MemoryId]] = {}
+    for tenant_id, memory_id in over:
+        by_tenant.setdefault(tenant_id, []).append(memory_id)
+    for tenant_id, ids in by_tenant.items():
+        _erase_all(engine, tenant_id, ids, Cause.RETENTION_EXPIRED, Basis.NO_LONGER_NECESSARY)
+
+
+def erase_after_withdrawal(engine: Engine) -> None:
+    """Erase what rested on a consent that was withdrawn long enough ago. SEMANTICS.md §13."""
+    kind = ObligationKind.ERASE_AFTER_CONSENT_WITHDRAWAL
+    with engine.store.snapshot() as connection:
+        due = obligations.due(connection, kind, engine.clock.now())
+    for tenant_id, owed in due:
+        if owed.subject is None or owed.purpose is None:
+            continue
+        with engine.unit(tenant_id) as unit:
+            ids = [one for one, agreed in consents.resting_on(unit, owed.subject, owed.purpose) if not agreed]
+            engine.journal(unit, "obligation_done", [owed.obligation_id])
+            obligations.end(unit, [owed.obligation_id], ObligationState.DONE, at=engine.clock.now())
+        _erase_all(engine, tenant_id, ids, Cause.CONSENT_WITHDRAWN, Basis.CONSENT_WITHDRAWN)
+
+
+def _erase_all(
+    engine: Engine, tenant_id: TenantId, ids: Sequence[MemoryId], cause: Cause, basis: Basis
+) -> None:
+    intent = disposal.new_intent(engine, cause=cause, basis=basis, actor=SYSTEM_ACTOR)
+    with engine.unit(tenant_id) as unit:
+        if cause is Cause.RETENTION_EXPIRED and not tenants.get(unit).policies.erase_when_expired:
+            return
+        rows = [row for row in memories.lock_all(unit, ids) if row.life is Life.LIVE]
+        held = holds.held_among(unit, [row.memory_id for row in rows])
+        kept = [row for row in rows if row.memory_id in held]
+        deferral.defer(engine, unit, kept, cause, actor=SYSTEM_ACTOR, ground=None)
+        going = [row for row in rows if row.memory_id not in held]
+        if not going:
+            return
+        disposal.intend(engine, unit, intent, going)
+    disposal.carry_out(engine, tenant_id, intent.intent_id)
 
 
 def purge(engine: Engine) -> None:

@@ -39,6 +39,26 @@ class Commitments:
         data = memory_id.encode() + b"\0" + semantic_type.encode()
         return "hmac-sha256:" + self._mac("semantic-type-ref-v1", data)
 
+    def matter(self, hold_id: str, reference: str) -> str:
+        """Return the keyed hash of a hold's matter reference, bound to the hold."""
+        return "hmac-sha256:" + self._mac("matter-v1", hold_id.encode() + b"\0" + reference.encode())
+
+    def evidence(self, reference: str) -> str:
+        """Return the keyed hash of what proves a consent."""
+        return "hmac-sha256:" + self._mac("evidence-v1", reference.encode())
+
+    def recipient(self, name: str) -> str:
+        """Return the keyed hash of whom a memory was disclosed to."""
+        return "hmac-sha256:" + self._mac("recipient-v1", name.encode())
+
+    def retry_key(self, key: str) -> str:
+        """Return the keyed hash of an Idempotency-Key, which is the caller's text."""
+        return "hmac-sha256:" + self._mac("retry-key-v1", key.encode())
+
+    def request_body(self, body: bytes) -> str:
+        """Return the keyed fingerprint of a request's body."""
+        return "hmac-sha256:" + self._mac("request-body-v1", body)
+
     def retirement(self, memory_id: MemoryId, slot: int) -> str:
         """Return the mark of a retired vector slot; never a hash of the vector."""
         return "hmac-sha256:" + self._mac("retire-v1", memory_id.encode() + b"\0" + str(slot).encode())

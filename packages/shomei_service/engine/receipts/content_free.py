@@ -9,7 +9,23 @@ from enum import StrEnum
 from typing import Final, cast
 
 from ..errors import EgressFault
-from ..model import Basis, Cause, Disposition, Json, LawfulBasis, PurgeState
+from ..model import (
+    CARRIED,
+    ArtifactKind,
+    Authority,
+    Basis,
+    Cause,
+    DisclosureGround,
+    Disposition,
+    Ground,
+    HoldScope,
+    Json,
+    LawfulBasis,
+    Lift,
+    PurgeState,
+    Release,
+    SourceKind,
+)
 
 Rule = Callable[[object], bool]
 _LARGEST: Final = 2**53 - 1
@@ -42,6 +58,7 @@ def _list_of(rule: Rule) -> Rule:
 
 _KEYED = _form(r"hmac-sha256:[0-9a-f]{64}")
 _MEMORY = _form(r"lm_[0-9a-f]{32}")
+_ARTIFACT = _form(r"artifact:[0-9a-f]{32}")
 _ORIGIN = _form(r"shomei/[0-9a-f]{32}")
 _CUSTODY = _one_of("ephemeral_test", "dev_local_file", "vault_transit", "kms_aws", "hsm_pkcs11")
 
@@ -57,11 +74,11 @@ _FIELDS: Final[Mapping[str, Rule]] = {
     "memory_id": _MEMORY,
     "tombstone_id": _form(r"ts_[0-9a-f]{32}"),
     "subject_pseudonym": _optional(_KEYED),
-    "semantic_type": _one_of("GENERIC"),
+    "semantic_type": _form(r"[A-Z0-9_]{1,64}"),  # GENERIC or one that is registered
     "semantic_type_ref": _KEYED,
     "lawful_basis": _enum(LawfulBasis),
     "purpose_codes": _list_of(_form(r"[a-z0-9_]{1,64}")),
-    "source_kind": _one_of("provided", "observed", "derived", "imported"),
+    "source_kind": _enum(SourceKind),
     "derived_from_count": _integer,
     "held_on_arrival": lambda value: isinstance(value, bool),
     "expires_at": _optional(_integer),
@@ -96,6 +113,28 @@ _FIELDS: Final[Mapping[str, Rule]] = {
     "derived_erased_count": _integer,
     "external_artifact_count": _integer,
     "external_ack_count": _integer,
+    "previous_id": _MEMORY,
+    "carried": _list_of(_one_of(*CARRIED)),
+    "action": _one_of("applied", "lifted", "placed", "released", "granted", "withdrawn", "expired"),
+    "restricted_state": lambda value: isinstance(value, bool),
+    "reason_code": _one_of(*(one.value for one in (*Ground, *Lift))),
+    "ground_count": _integer,
+    "notice_recorded": lambda value: isinstance(value, bool),
+    "hold_id": _form(r"hold_[0-9a-f]{32}"),
+    "scope": _enum(HoldScope),
+    "authority_code": _enum(Authority),
+    "release_code": _enum(Release),
+    "matter_ref_hmac": _optional(_KEYED),
+    "obligations_fired": _integer,
+    "purpose_code": _form(r"[a-z0-9_]{1,64}"),
+    "affected_count": _integer,
+    "evidence_ref_hmac": _optional(_KEYED),
+    "ground_code": _enum(DisclosureGround),
+    "recipient_ref": _optional(_KEYED),
+    "artifact_id": _ARTIFACT,
+    "kind": _enum(ArtifactKind),
+    "source_ids": _list_of(_form(r"lm_[0-9a-f]{32}|artifact:[0-9a-f]{32}")),
+    "recallable": lambda value: isinstance(value, bool),
     "previous_origin": _ORIGIN,
     "previous_next_seq": _integer,
 }

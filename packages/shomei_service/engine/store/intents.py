@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, RowMapping, delete, insert, select, update
+from sqlalchemy import Connection, RowMapping, delete, insert, select
 
-from ..model import Basis, Cause, Pseudonym, TenantId
+from ..model import Basis, Cause, MemoryId, TenantId
 from .records import record
 from .tables import intents
 from .unit import Unit
@@ -12,16 +12,14 @@ from .unit import Unit
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """One erasure under way. A subject is set for a forget, which owes a closure at its end."""
+    """One erasure under way; an update's intent names the successor that its completion makes live."""
 
     intent_id: str
     cause: Cause
     basis: Basis
     actor: str
-    subject: Pseudonym | None
-    matched_count: int
-    erased_count: int
     created_at: int
+    successor_id: MemoryId | None = None
 
 
 def _intent(row: RowMapping) -> Intent:
@@ -46,15 +44,6 @@ def lock(unit: Unit, intent_id: str) -> Intent | None:
     query = select(intents).where(intents.c.tenant_id == unit.tenant, intents.c.intent_id == intent_id)
     row = unit.connection.execute(query.with_for_update()).mappings().first()
     return _intent(row) if row else None
-
-
-def count_erased(unit: Unit, intent_id: str, count: int) -> None:
-    """Add to what the intent has erased so far."""
-    unit.connection.execute(
-        update(intents)
-        .where(intents.c.tenant_id == unit.tenant, intents.c.intent_id == intent_id)
-        .values(erased_count=intents.c.erased_count + count)
-    )
 
 
 def finish(unit: Unit, intent_id: str) -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, Select, delete, func, insert, select, update
 
-from ..model import Life, MemoryId, MemoryRow, Pseudonym, TenantId
+from ..model import LawfulBasis, Life, MemoryId, MemoryRow, Pseudonym, SourceKind, TenantId
 from .records import record
 from .tables import memories
 from .unit import Unit
@@ -22,11 +22,22 @@ _COLUMNS = [
     memories.c.sealed_recall,
     memories.c.embedded,
     memories.c.intent_id,
+    memories.c.lawful_basis,
+    memories.c.source_kind,
+    memories.c.expires_at,
+    memories.c.grounds,
+    memories.c.consented,
 ]
 
 
 def _row(row: RowMapping) -> MemoryRow:
-    return record(MemoryRow, row, life=Life(row["life"]))
+    return record(
+        MemoryRow,
+        row,
+        life=Life(row["life"]),
+        lawful_basis=LawfulBasis(row["lawful_basis"]),
+        source_kind=SourceKind(row["source_kind"]),
+    )
 
 
 def _chunks(ids: Sequence[MemoryId]) -> Iterable[Sequence[MemoryId]]:
@@ -70,10 +81,34 @@ def live(unit: Unit, ids: Sequence[MemoryId]) -> dict[MemoryId, MemoryRow]:
     return found
 
 
-def page(unit: Unit, *, subject: Pseudonym | None, after: int, limit: int) -> list[MemoryRow]:
-    """Return live rows in the order they were admitted, those of one subject only if it is named."""
-    query = select(*_COLUMNS).where(
-        memories.c.tenant_id == unit.tenant, memories.c.life == Life.LIVE, memories.c.address > after
+def with_life(unit: Unit, ids: Sequence[MemoryId], life: Life) -> list[MemoryId]:
+    """Return those of the ids that are at this point of their life."""
+    found: list[MemoryId] = []
+    for chunk in _chunks(ids):
+        query = select(memories.c.memory_id).where(
+            memories.c.tenant_id == unit.tenant, memories.c.memory_id.in_(chunk), memories.c.life == life
+        )
+        found += [MemoryId(value) for value in unit.connection.execute(query).scalars()]
+    return found
+
+
+def activate(unit: Unit, memory_id: MemoryId, *, revision: int) -> None:
+    """Make the successor of an update live."""
+    unit.connection.execute(
+        update(memories)
+        .where(memories.c.tenant_id == unit.tenant, memories.c.memory_id == memory_id)
+        .values(life=Life.LIVE, revision=revision)
+    )
+
+
+def page(
+    unit: Unit, *, subject: Pseudonym | None, after: int, limit: int, hidden: Select[tuple[str]]
+) -> list[MemoryRow]:
+    """Return recallable rows in the order they were admitted, those of one subject only if it is named."""
+    query = (
+        select(*_COLUMNS)
+        .where(memories.c.tenant_id == unit.tenant, memories.c.life == Life.LIVE, memories.c.address > after)
+        .where(memories.c.memory_id.not_in(hidden))
     )
     if subject is not None:
         query = query.where(memories.c.subject == subject)
@@ -81,15 +116,29 @@ def page(unit: Unit, *, subject: Pseudonym | None, after: int, limit: int) -> li
     return [_row(row) for row in unit.connection.execute(ordered).mappings()]
 
 
-def of_subject(unit: Unit, subject: Pseudonym) -> list[MemoryRow]:
-    """Return every row of the subject, locked, in the order they were admitted."""
+def lock_all(unit: Unit, ids: Sequence[MemoryId]) -> list[MemoryRow]:
+    """Return the rows with these ids, locked, in the order they were admitted."""
+    found: list[MemoryRow] = []
+    for chunk in _chunks(ids):
+        query = select(*_COLUMNS).where(memories.c.tenant_id == unit.tenant, memories.c.memory_id.in_(chunk))
+        found += [_row(row) for row in unit.connection.execute(query.with_for_update()).mappings()]
+    return sorted(found, key=lambda row: row.address)
+
+
+def expired(connection: Connection, now: int, limit: int) -> list[tuple[TenantId, MemoryId]]:
+    """Return live, unrestricted rows of any tenant whose time is over."""
     query = (
-        select(*_COLUMNS)
-        .where(memories.c.tenant_id == unit.tenant, memories.c.subject == subject)
+        select(memories.c.tenant_id, memories.c.memory_id)
+        .where(
+            memories.c.expires_at.is_not(None),
+            memories.c.expires_at <= now,
+            memories.c.life == Life.LIVE,
+            memories.c.grounds == 0,
+        )
         .order_by(memories.c.address)
-        .with_for_update()
+        .limit(limit)
     )
-    return [_row(row) for row in unit.connection.execute(query).mappings()]
+    return [(TenantId(row[0]), MemoryId(row[1])) for row in connection.execute(query)]
 
 
 def of_intent(unit: Unit, intent_id: str, limit: int) -> list[MemoryRow]:

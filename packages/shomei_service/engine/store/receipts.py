@@ -1,10 +1,12 @@
 """The receipt log as rows: the signed text, and what an envelope is rebuilt from."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import insert, select
 
+from ..model import Attested, JsonObject
 from .records import record
 from .tables import receipts
 from .unit import Unit
@@ -48,6 +50,31 @@ def page(unit: Unit, origin: str, after_seq: int, limit: int) -> list[ReceiptRow
         .limit(limit)
     )
     return [record(ReceiptRow, row) for row in unit.connection.execute(query).mappings()]
+
+
+def with_hash(unit: Unit, receipt_hash: str) -> ReceiptRow | None:
+    """Return the receipt with this hash."""
+    query = select(*_COLUMNS).where(
+        receipts.c.tenant_id == unit.tenant, receipts.c.receipt_hash == receipt_hash
+    )
+    row = unit.connection.execute(query).mappings().first()
+    return record(ReceiptRow, row) if row else None
+
+
+def attested(row: ReceiptRow) -> Attested:
+    """Return a stored receipt as the statement it is, envelope included where it was signed."""
+    body: JsonObject = json.loads(row.body)
+    envelope: JsonObject | None = None
+    if row.signature_hex is not None:
+        envelope = {
+            "schema": row.schema,
+            "receipt_hash": row.receipt_hash,
+            "signer_id": row.signer_id,
+            "public_key_hex": row.public_key_hex,
+            "signature_hex": row.signature_hex,
+            "body": body,
+        }
+    return Attested(body, row.receipt_hash, envelope)
 
 
 def hash_of_memory(unit: Unit, memory_id: str) -> str | None:

@@ -7,7 +7,7 @@ from sqlalchemy import RowMapping
 _Record = TypeVar("_Record")
 
 
-def record(kind: type[_Record], row: RowMapping, **closed: object) -> _Record:
+def record(kind: type[_Record], row: RowMapping, /, **closed: object) -> _Record:
     """Return the row as a record; `closed` replaces columns whose values are enumerations.
 
     Columns that the record does not know, such as the tenant of a query over all of them, are left out.

@@ -1,12 +1,18 @@
 """Tenants and the installation: who is here, and each tenant's place in its receipt log."""
 
-from sqlalchemy import Connection, func, insert, select, update
+import json
+from dataclasses import asdict
+from typing import Any, Final, cast
+
+from sqlalchemy import Connection, RowMapping, func, insert, select, update
 
 from ..errors import NotFound
-from ..model import Tenant
+from ..model import Policies, PostForget, Tenant, Withdrawal
 from .records import record
 from .tables import installation, memories, tenants
 from .unit import Unit
+
+_CODE_SETS: Final = ("purposes", "semantic_types", "location_codes", "channel_codes", "policy_versions")
 
 
 def put_installation(connection: Connection, installation_id: str, *, at: int) -> None:
@@ -28,11 +34,51 @@ def advance_epoch(connection: Connection, epoch: int) -> None:
     connection.execute(update(table).where(table.c.custody_epoch < epoch).values(custody_epoch=epoch))
 
 
+def advance_journal(connection: Connection, number: int) -> None:
+    """Record that every journal line up to this one is true here; never goes back."""
+    table = installation
+    connection.execute(update(table).where(table.c.journal_seq < number).values(journal_seq=number))
+
+
+def journal_seen(connection: Connection) -> int:
+    """Return the newest journal line that is true here."""
+    return connection.execute(select(installation.c.journal_seq)).scalar_one()
+
+
 def put(connection: Connection, tenant: Tenant) -> None:
     """Store a new tenant."""
     connection.execute(
-        insert(tenants).values({column: getattr(tenant, column) for column in tenants.c.keys()})  # noqa: SIM118
+        insert(tenants).values(
+            {column.name: getattr(tenant, column.name) for column in tenants.c if column.name != "policies"}
+            | {"policies": _written(tenant.policies)}
+        )
     )
+
+
+def set_policies(unit: Unit, policies: Policies) -> None:
+    """Replace the tenant's policies and registered codes."""
+    unit.connection.execute(
+        update(tenants).where(tenants.c.tenant_id == unit.tenant).values(policies=_written(policies))
+    )
+
+
+def _written(policies: Policies) -> str:
+    fields: dict[str, object] = asdict(policies)
+    listed = {name: sorted(cast("frozenset[str]", fields[name])) for name in _CODE_SETS}
+    return json.dumps(fields | listed)
+
+
+def _read(text: str) -> Policies:
+    fields: dict[str, Any] = json.loads(text)
+    sets = {name: frozenset[str](fields[name]) for name in _CODE_SETS if name in fields}
+    closed = {"post_forget": PostForget, "withdrawal": Withdrawal}
+    enums: dict[str, Any] = {name: kind(fields[name]) for name, kind in closed.items() if name in fields}
+    fields |= sets | enums
+    return Policies(**fields)
+
+
+def _tenant(row: RowMapping, **closed: object) -> Tenant:
+    return record(Tenant, row, policies=_read(row["policies"]), **closed)
 
 
 def everyone(connection: Connection) -> list[Tenant]:
@@ -50,7 +96,7 @@ def get(unit: Unit) -> Tenant:
     )
     if row is None:
         raise NotFound("there is no such tenant")
-    return record(Tenant, row)
+    return _tenant(row)
 
 
 def take_sequence(unit: Unit, count: int, *, now: int) -> Tenant:
@@ -75,7 +121,7 @@ def take_sequence(unit: Unit, count: int, *, now: int) -> Tenant:
         .mappings()
         .one()
     )
-    return record(Tenant, row, next_seq=row["next_seq"] - count)
+    return _tenant(row, next_seq=row["next_seq"] - count)
 
 
 def restart_log(unit: Unit, origin: str) -> None:

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import RowMapping, func, insert, select, update
+from sqlalchemy import RowMapping, insert, select, update
 
 from ..model import Cause, MemoryId, Pseudonym, Tombstone
 from .records import record
-from .tables import tombstones
+from .tables import memory_subjects, tombstones
 from .unit import Store, Unit
 
 _COLUMNS = [column for column in tombstones.c if column.name != "tenant_id"]
@@ -36,19 +36,24 @@ def of_memory(unit: Unit, memory_id: str) -> Tombstone | None:
     return _tombstone(row) if row else None
 
 
-def of_subject(unit: Unit, subject: Pseudonym) -> list[Tombstone]:
-    """Return every tombstone of the subject at rest."""
-    query = select(*_COLUMNS).where(tombstones.c.tenant_id == unit.tenant, tombstones.c.subject == subject)
-    return [
-        _tombstone(row)
-        for row in unit.connection.execute(query.order_by(tombstones.c.tombstone_id)).mappings()
-    ]
+def about(unit: Unit, subject: Pseudonym) -> list[Tombstone]:
+    """Return every tombstone about the subject, those of memories derived from the subject's included."""
+    query = (
+        select(*_COLUMNS)
+        .join(
+            memory_subjects,
+            (memory_subjects.c.tenant_id == tombstones.c.tenant_id)
+            & (memory_subjects.c.memory_id == tombstones.c.memory_id),
+        )
+        .where(tombstones.c.tenant_id == unit.tenant, memory_subjects.c.subject == subject)
+        .order_by(tombstones.c.tombstone_id)
+    )
+    return [_tombstone(row) for row in unit.connection.execute(query).mappings()]
 
 
-def count_of_subject(unit: Unit, subject: Pseudonym) -> int:
-    """Return how many of the subject's memories have been erased so far."""
-    query = select(func.count()).where(tombstones.c.tenant_id == unit.tenant, tombstones.c.subject == subject)
-    return unit.connection.execute(query).scalar_one()
+def count_about(unit: Unit, subject: Pseudonym) -> int:
+    """Return how many memories about the subject have been erased so far."""
+    return len(about(unit, subject))
 
 
 def mark_purged(store: Store, erased_before: Sequence[MemoryId]) -> None:

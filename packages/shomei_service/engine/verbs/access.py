@@ -9,13 +9,14 @@ from typing import Final
 
 from ..custody import address
 from ..errors import Invalid, NotFound, Unauthenticated
-from ..model import Caller, Scope, Tenant, TenantId, new_id
+from ..model import Caller, Policies, Scope, Tenant, TenantId, new_id
 from ..parts import Engine
 from ..store import access, tenants
 from ..store.access import ApiKey
 
 _TOKEN: Final = re.compile(r"shm_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _LABEL: Final = re.compile(r"[a-z0-9_]{1,64}")
+_SEMANTIC_TYPE: Final = re.compile(r"[A-Z0-9_]{1,64}")
 _NOBODY: Final = bytes(
     32
 )  # compared against when there is no such key, so that both answers take the same path
@@ -75,6 +76,7 @@ def revoke_key(engine: Engine, tenant_id: TenantId, key_id: str) -> None:
     with engine.unit(tenant_id) as unit:
         if not access.revoke(unit, key_id, at=engine.clock.now()):
             raise NotFound("there is no such active key")
+        engine.journal(unit, "key_revoked", [key_id])
 
 
 def create_tenant(engine: Engine, label: str) -> Tenant:
@@ -100,6 +102,18 @@ def create_tenant(engine: Engine, label: str) -> Tenant:
     with engine.store.transaction() as connection:
         tenants.put(connection, tenant)
     return tenant
+
+
+def set_policies(engine: Engine, tenant_id: TenantId, policies: Policies) -> None:
+    """Replace a tenant's policies and registered codes. Raise Invalid unless every code is one."""
+    codes = policies.purposes | policies.location_codes | policies.channel_codes | policies.policy_versions
+    if any(_LABEL.fullmatch(code) is None for code in codes):
+        raise Invalid("a registered code is 1 to 64 of a-z, 0-9 and underscore")
+    if any(_SEMANTIC_TYPE.fullmatch(one) is None for one in policies.semantic_types):
+        raise Invalid("a registered semantic type is 1 to 64 of A-Z, 0-9 and underscore")
+    with engine.unit(tenant_id) as unit:
+        tenants.get(unit)
+        tenants.set_policies(unit, policies)
 
 
 def list_tenants(engine: Engine) -> list[Tenant]:

@@ -1,36 +1,69 @@
 """Erase one memory. SEMANTICS.md §10 (GDPR Art. 17), CUSTODY.md §4."""
 
-from .. import disposal, policy
+from .. import deferral, disposal, policy
 from ..errors import NotFound
-from ..model import Basis, Caller, Cause, Erased, Life, Scope
+from ..model import Basis, Caller, Cause, Erased, Life, MemoryId, MemoryRow, Scope
 from ..parts import Engine
-from ..store import memories
+from ..store import holds, lineage, memories, restrictions
+from ..store.unit import Unit
 
 
-def erase(engine: Engine, caller: Caller, memory_id: str, basis: Basis = Basis.UNSPECIFIED) -> Erased:
-    """Destroy the memory's key and return the signed proof of it.
+def erase(
+    engine: Engine,
+    caller: Caller,
+    memory_id: str,
+    basis: Basis = Basis.UNSPECIFIED,
+    *,
+    cascade: bool = False,
+) -> Erased:
+    """Destroy the memory's key and return the signed proof; with `cascade`, what was derived from it too.
 
-    Raises NotFound, also when already erased; ErasurePending when it has begun and will finish by itself.
+    Raises NotFound, also when already erased; Held under a legal hold; Blocked when the subject opposed
+    erasure; ErasurePending when it has begun and will finish by itself.
     """
     caller.require(Scope.ADMIN)
     with engine.unit(caller.tenant) as unit:
-        # 1. Lock first: nothing may change between the question and the act.
+        # 1. Lock first: a hold must not arrive between the question and the act.
         row = memories.lock(unit, memory_id)
+        is_joining = row is not None and row.life is Life.ERASING
         if row is not None and row.life is Life.ERASING and row.intent_id is not None:
             intent_id = row.intent_id  # 2a. Somebody began: join, and take over if they died.
         else:
             # 2b. Policy says no by raising; from the commit on it only rolls forward.
-            row = policy.require_erasable(row)
-            intent_id = disposal.intend(
-                engine, unit, [row], cause=Cause.DELETE_REQUEST, basis=basis, actor=caller.actor
-            ).intent_id
+            row = policy.require_present(row)
+            policy.require_unheld(held=bool(holds.held_among(unit, [row.memory_id])))
+            policy.require_erasable(restrictions.grounds_of(unit, row.memory_id), basis)
+            intent = disposal.new_intent(engine, cause=Cause.DELETE_REQUEST, basis=basis, actor=caller.actor)
+            going = [row, *_derived(engine, unit, caller, row)] if cascade else [row]
+            disposal.intend(engine, unit, intent, going)
+            intent_id = intent.intent_id
     # 3. Destroy the key, with no database lock held; then retire what it protected, and say so.
     disposed = disposal.carry_out(engine, caller.tenant, intent_id)
-    proof = (
-        next((erased for erased in disposed.erased if erased.memory_id == memory_id), None)
-        if disposed
-        else None
-    )
-    if proof is None:
+    if disposed is None and is_joining:
         raise NotFound("no such memory")
-    return proof
+    proof = next((one for one in disposed.erased if one.memory_id == memory_id), None) if disposed else None
+    return proof or _recorded(engine, caller, memory_id)
+
+
+def _derived(engine: Engine, unit: Unit, caller: Caller, row: MemoryRow) -> list[MemoryRow]:
+    """Return what goes with the memory; held ones stay, out of recall, and are owed."""
+    below = [MemoryId(one) for one in lineage.closure(unit, [row.memory_id]) if one.startswith("lm_")]
+    rows = [one for one in memories.lock_all(unit, below) if policy.is_present(one)]
+    held = holds.held_among(unit, [one.memory_id for one in rows])
+    deferral.defer(
+        engine,
+        unit,
+        [one for one in rows if one.memory_id in held],
+        Cause.DERIVED_CASCADE,
+        actor=caller.actor,
+    )
+    return [one for one in rows if one.memory_id not in held]
+
+
+def _recorded(engine: Engine, caller: Caller, memory_id: str) -> Erased:
+    """Return the proof another worker put on record for an erasure that this call began."""
+    with engine.reading(caller.tenant) as unit:
+        found = disposal.proofs(unit, [MemoryId(memory_id)])
+    if not found:
+        raise NotFound("no such memory")
+    return found[0]

@@ -1,10 +1,11 @@
 """Read memories by id or page by page: recallable rows only. CONTRACT.md §1."""
 
 from .. import limits, policy
-from ..errors import Invalid
-from ..model import Caller, MemoryPage, Recalled, Scope
+from ..custody import Punctured
+from ..errors import IntegrityFault, Invalid, NotFound
+from ..model import Caller, MemoryPage, MemoryRow, Recalled, Scope
 from ..parts import Engine
-from ..store import memories, tenants
+from ..store import memories, restrictions, tenants
 
 _FIRST = "0"
 
@@ -12,9 +13,15 @@ _FIRST = "0"
 def get(engine: Engine, caller: Caller, memory_id: str) -> Recalled:
     """Return one recallable memory. Raise NotFound for other ids, IntegrityFault if its bytes changed."""
     caller.require(Scope.DATA)
+    now = engine.clock.now()
     with engine.reading(caller.tenant) as unit:
-        row = policy.require_recallable(memories.find(unit, memory_id))
-    return engine.rows.recalled(caller.tenant, row)
+        row = policy.require_recallable(memories.find(unit, memory_id), now)
+        if restrictions.hidden_sources(unit, row.memory_id, now):
+            raise NotFound("no such memory")
+    try:
+        return engine.rows.recalled(caller.tenant, row)
+    except Punctured:
+        raise NotFound("no such memory") from None  # erased while it was read
 
 
 def page(
@@ -32,13 +39,27 @@ def page(
         if user_id is not None:
             policy.require_subject(user_id)
             subject = engine.commitments(tenants.get(unit)).subject(user_id)
-        rows = memories.page(unit, subject=subject, after=after, limit=limit + 1)
+        rows = memories.page(
+            unit,
+            subject=subject,
+            after=after,
+            limit=limit + 1,
+            hidden=restrictions.out_of_recall(unit, engine.clock.now()),
+        )
     more = len(rows) > limit
     shown = rows[:limit]
     return MemoryPage(
-        memories=[engine.rows.recalled(caller.tenant, row) for row in shown],
+        memories=[memory for row in shown if (memory := _open(engine, caller, row)) is not None],
         next_cursor=format(shown[-1].address, "x") if more else None,
     )
+
+
+def _open(engine: Engine, caller: Caller, row: MemoryRow) -> Recalled | None:
+    """Open a row; None for one erased while it was read and for one whose bytes changed (I-16)."""
+    try:
+        return engine.rows.recalled(caller.tenant, row)
+    except (Punctured, IntegrityFault):
+        return None
 
 
 def _position(cursor: str) -> int:

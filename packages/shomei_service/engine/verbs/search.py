@@ -11,7 +11,7 @@ from ..parts import Engine
 from ..recall.index import Hit
 from ..recall.lexical import analyse
 from ..recall.passages import quote
-from ..store import memories, tenants
+from ..store import consents, memories, restrictions, tenants
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class _Mask:
 
     subject: Pseudonym | None
     allowed: frozenset[MemoryId] | None
+    hidden: frozenset[MemoryId]
 
 
 def search(
@@ -31,6 +32,7 @@ def search(
     limit: int = 10,
     min_score: float | None = None,
     semantic_type: str | None = None,
+    purpose: str | None = None,
 ) -> Findings:
     """Return the best recallable memories for a query, best first, each with its verbatim quote.
 
@@ -42,22 +44,32 @@ def search(
     policy.require_count(limit, largest=limits.SEARCH_RESULTS)
     if min_score is not None and not (math.isfinite(min_score) and 0 <= min_score <= 1):
         raise Invalid("min_score must lie between 0 and 1")
-    mask = _mask(engine, caller, user_id, semantic_type)
+    mask = _mask(engine, caller, user_id, semantic_type, purpose)
     found = _Search(engine, caller, query, mask).run(limit)
     results = [one for one in found.results if min_score is None or one.score >= min_score]
     return Findings(results, found.embedder_id, found.degraded)
 
 
-def _mask(engine: Engine, caller: Caller, user_id: str | None, semantic_type: str | None) -> _Mask:
+def _mask(
+    engine: Engine, caller: Caller, user_id: str | None, semantic_type: str | None, purpose: str | None
+) -> _Mask:
     if user_id is not None:
         policy.require_subject(user_id)
     with engine.reading(caller.tenant) as unit:
-        commitments = engine.commitments(tenants.get(unit))
+        tenant = tenants.get(unit)
+        commitments = engine.commitments(tenant)
         subject = commitments.subject(user_id) if user_id is not None else None
-        allowed = None
+        allowed: frozenset[MemoryId] | None = None
         if semantic_type is not None:
             allowed = frozenset(memories.with_semantic_type(unit, commitments.semantic_type(semantic_type)))
-    return _Mask(subject, allowed)
+        if purpose is not None:
+            policy.require_registered(
+                [purpose], tenant.policies.purposes, "purpose must be registered for the tenant"
+            )
+            permitted = frozenset(consents.for_purpose(unit, purpose))
+            allowed = permitted if allowed is None else allowed & permitted
+        hidden = restrictions.hidden(unit, engine.clock.now())
+    return _Mask(subject, allowed, hidden)
 
 
 class _Search:
@@ -92,7 +104,7 @@ class _Search:
                 limit=limit,
                 subject=self._mask.subject,
                 allowed=self._mask.allowed,
-                excluded=unfit,
+                excluded=self._mask.hidden | unfit,
             )
 
     def _confirm(self, hits: list[Hit]) -> tuple[list[Found], set[MemoryId]]:
@@ -109,7 +121,7 @@ class _Search:
         return results, stale
 
     def _open(self, hit: Hit, row: MemoryRow | None) -> Found | None:
-        if row is None or not policy.is_recallable(row):
+        if row is None or not policy.is_recallable(row, self._engine.clock.now()):
             return None
         try:
             memory = self._engine.rows.recalled(self._caller.tenant, row)

@@ -1,0 +1,151 @@
+"""What an erasure means for others: derived memories, artifacts, requests. SEMANTICS.md §8, §11."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from . import suppression
+from .model import (
+    Attested,
+    Cause,
+    EventKind,
+    Ground,
+    Life,
+    MemoryId,
+    MemoryRow,
+    Obligation,
+    ObligationKind,
+    ObligationState,
+    new_id,
+)
+from .parts import Engine
+from .receipts import bodies
+from .receipts.bodies import ClosureCounts
+from .store import events, lineage, memories, obligations, receipts, tenants, tombstones
+from .store.intents import Intent
+from .store.obligations import Request
+from .store.unit import Unit
+
+ERASURES_OWED: Final = (
+    ObligationKind.ERASE_ON_HOLD_RELEASE,
+    ObligationKind.ERASE_ON_RESTRICTION_LIFT,
+    ObligationKind.ERASE_AFTER_CONSENT_WITHDRAWAL,
+)
+_ACKNOWLEDGE_WITHIN_S: Final = 30 * 86_400  # a month, as Art. 12(3) gives the controller
+
+
+def suppress_derived(engine: Engine, unit: Unit, intent: Intent, rows: Sequence[MemoryRow]) -> None:
+    """Take what was made from the rows out of use, in the same unit that marks them (E1).
+
+    In-store memories get a ground, unless they go as well; owners of external artifacts are told.
+    """
+    ids = [row.memory_id for row in rows]
+    made = lineage.made_from(unit, ids)
+    if not made:
+        return
+    is_update = intent.successor_id is not None
+    live = memories.live(unit, [MemoryId(one) for one in made if one.startswith("lm_")])
+    ground = Ground.SOURCE_SUPERSEDED if is_update else Ground.SOURCE_ERASED
+    suppression.apply(engine, unit, sorted(live), ground, actor=intent.actor)
+    artifacts = [one for one in lineage.closure(unit, ids) if one.startswith("artifact:")]
+    if not artifacts:
+        return
+    if is_update:
+        events.append(unit, EventKind.ARTIFACT_SUSPEND, artifacts, at=engine.clock.now())
+    else:
+        request_external_erasure(engine, unit, artifacts)
+
+
+def request_external_erasure(engine: Engine, unit: Unit, artifacts: Sequence[str]) -> None:
+    """Ask the owners of artifacts to erase them, once, and remember that they owe an answer."""
+    now = engine.clock.now()
+    asked = lineage.request_erasure(unit, artifacts, at=now)
+    if not asked:
+        return
+    events.append(unit, EventKind.ARTIFACT_ERASURE_REQUESTED, asked, at=now)
+    obligations.put(
+        unit,
+        [
+            Obligation(
+                obligation_id=new_id("obl_"),
+                kind=ObligationKind.EXTERNAL_ERASURE_ACK,
+                state=ObligationState.OPEN,
+                memory_id=None,
+                subject=None,
+                purpose=None,
+                artifact_id=artifact_id,
+                cause=None,
+                requested_at=now,
+                due_at=now + _ACKNOWLEDGE_WITHIN_S,
+                ended_at=None,
+            )
+            for artifact_id in asked
+        ],
+    )
+
+
+def affected_by(unit: Unit, ids: Sequence[MemoryId]) -> dict[MemoryId, int]:
+    """Return how many memories in the store were made from each, transitively."""
+    if not lineage.made_from(unit, ids):
+        return {}
+    affected: dict[MemoryId, int] = {}
+    for memory_id in ids:
+        below = [MemoryId(one) for one in lineage.closure(unit, [memory_id]) if one.startswith("lm_")]
+        affected[memory_id] = len(memories.with_life(unit, below, Life.LIVE))
+    return affected
+
+
+def discharge(
+    engine: Engine, unit: Unit, intent: Intent, rows: Sequence[MemoryRow], fulfilled: Sequence[str]
+) -> None:
+    """Count erased rows for the forget requests they belong to, and end the obligations they fulfil."""
+    if intent.cause is Cause.SUBJECT_FORGET:
+        subject = obligations.subject_of(unit, intent.intent_id)
+        derived = sum(row.subject != subject for row in rows)
+        obligations.count_erased(unit, intent.intent_id, len(rows), derived, owed_by=intent.intent_id)
+    obligations.discharge(unit, [row.memory_id for row in rows], intent.intent_id)
+    obligations.end(unit, fulfilled, ObligationState.DONE, at=engine.clock.now())
+    if intent.successor_id is not None:
+        revision = tenants.take_sequence(unit, 0, now=engine.clock.now()).revision
+        memories.activate(unit, intent.successor_id, revision=revision)
+
+
+def state_closures(engine: Engine, unit: Unit, intent: Intent) -> dict[str, Attested]:
+    """State what every forget request that this intent served has come to: m = e + d, cumulative."""
+    closures: dict[str, Attested] = {}
+    for request in obligations.owed_by(unit, intent.intent_id):
+        closure = _closure(engine, unit, request, intent.actor)
+        obligations.closed(unit, request.request_id, closure.receipt_hash)
+        closures[request.request_id] = closure
+    return closures
+
+
+def _closure(engine: Engine, unit: Unit, request: Request, actor: str) -> Attested:
+    tenant = tenants.get(unit)
+    commitments = engine.commitments(tenant)
+    stones = tombstones.about(unit, request.subject)
+    artifacts, acknowledged = obligations.artifact_counts(unit, request.request_id)
+    draft = bodies.subject_closure(
+        subject=request.subject,
+        request_id=request.request_id,
+        counts=ClosureCounts(
+            matched=request.matched_count,
+            erased=request.erased_count,
+            derived_matched=request.derived_matched_count,
+            derived_erased=request.derived_erased_count,
+            artifacts=artifacts,
+            artifacts_acknowledged=acknowledged,
+        ),
+        closed_set=(
+            commitments.closed_set(commitments.tenant(tenant.tenant_id), request.subject, stones),
+            len(stones),
+        ),
+        prior_closure_hash=request.closure_hash,
+    )
+    return engine.attest(unit, [draft], actor=actor)[0]
+
+
+def recorded_closure(unit: Unit, request_id: str) -> Attested | None:
+    """Return the newest closure of a forget request, rebuilt from the log."""
+    closure_hash = obligations.closure_hash(unit, request_id)
+    row = receipts.with_hash(unit, closure_hash) if closure_hash else None
+    return receipts.attested(row) if row else None

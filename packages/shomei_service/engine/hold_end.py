@@ -1,0 +1,71 @@
+"""The end of a legal hold, and the erasures it was the last to forbid. SEMANTICS.md §7, §21."""
+
+from collections.abc import Sequence
+
+from . import disposal
+from .errors import ConfirmRequired, NotFound
+from .model import (
+    Attested,
+    Basis,
+    Cause,
+    Hold,
+    HoldScope,
+    Life,
+    MemoryId,
+    MemoryRow,
+    ObligationKind,
+    Release,
+)
+from .parts import Engine
+from .receipts import bodies
+from .store import holds, lineage, memories, obligations
+from .store.unit import Unit
+
+_OWED = (ObligationKind.ERASE_ON_HOLD_RELEASE,)
+
+
+def let_go(
+    engine: Engine, unit: Unit, hold_id: str, code: Release, *, actor: str, confirm: bool
+) -> tuple[Attested, str | None, int]:
+    """End the hold and begin, in the same unit, every erasure that nothing forbids any more.
+
+    Return the receipt, the intent to carry out once the unit commits, and how many obligations fired.
+    Raises NotFound for a hold that is unknown or over, ConfirmRequired when erasures would fire unconfirmed.
+    """
+    hold = holds.lock(unit, hold_id)
+    if hold is None or hold.released_at is not None:
+        raise NotFound("no such hold")
+    covered = _covered(unit, hold)
+    owed = obligations.open_for(unit, [row.memory_id for row in covered], _OWED)
+    holds.release(unit, hold_id, code, by=actor, at=engine.clock.now())
+    still_held = holds.held_among(unit, sorted(owed))
+    going = [row for row in covered if row.memory_id in owed and row.memory_id not in still_held]
+    if going and not confirm:
+        raise ConfirmRequired("releasing this hold erases memories; confirm it", pending_erasures=len(going))
+    engine.journal(unit, "hold_released", [hold_id], codes={"release": code.value})
+    draft = bodies.legal_hold(
+        hold,
+        action="released",
+        code=code.value,
+        matter_ref_hmac=holds.matter_hmac(unit, hold_id),
+        obligations_fired=len(going),
+    )
+    receipt = engine.attest(unit, [draft], actor=actor)[0]
+    return receipt, _begin(engine, unit, going, actor) if going else None, len(going)
+
+
+def _begin(engine: Engine, unit: Unit, going: Sequence[MemoryRow], actor: str) -> str:
+    """Mark the rows; a new hold can not slip in between, for the same unit ends the old one."""
+    intent = disposal.new_intent(
+        engine, cause=Cause.DEFERRED_HOLD_RELEASE, basis=Basis.SUBJECT_REQUEST, actor=actor
+    )
+    disposal.intend(engine, unit, intent, going)
+    return intent.intent_id
+
+
+def _covered(unit: Unit, hold: Hold) -> list[MemoryRow]:
+    if hold.scope is HoldScope.MEMORY:
+        ids = [hold.memory_id] if hold.memory_id is not None else []
+    else:
+        ids = lineage.about(unit, hold.subject) if hold.subject is not None else []
+    return [row for row in memories.lock_all(unit, [MemoryId(one) for one in ids]) if row.life is Life.LIVE]

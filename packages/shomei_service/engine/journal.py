@@ -1,0 +1,199 @@
+"""Replay of the governance journal: what a restored database forgot is in force before the port opens.
+
+CUSTODY.md §4. A line is applied as far as it is not true yet, with the receipts its act owes, so replaying
+one that the database saw already changes nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from . import agreement, hold_end, suppression
+from .custody import JournalEntry
+from .errors import NotFound
+from .model import (
+    SYSTEM_ACTOR,
+    Authority,
+    Cause,
+    ConsentAction,
+    Ground,
+    Hold,
+    HoldScope,
+    Lift,
+    MemoryId,
+    Obligation,
+    ObligationKind,
+    ObligationState,
+    Pseudonym,
+    Release,
+    TenantId,
+)
+from .parts import Engine
+from .receipts import bodies
+from .store import access, consents, holds, lineage, memories, obligations, tenants
+from .store.consents import Consent
+from .store.obligations import Request
+from .store.unit import Unit
+
+Replay = Callable[[Engine, Unit, JournalEntry], None]
+
+
+def replay(engine: Engine) -> None:
+    """Apply every journal line that the database has not seen, in order."""
+    with engine.store.snapshot() as connection:
+        seen = tenants.journal_seen(connection)
+        known = {tenant.tenant_id for tenant in tenants.everyone(connection)}
+    for line in engine.custody.journal_after(seen):
+        with engine.unit(TenantId(line.tenant)) as unit:
+            if unit.tenant in known:  # a tenant made after the backup is not there to be governed
+                _KINDS[line.kind](engine, unit, line)
+            tenants.advance_journal(unit.connection, line.seq)
+
+
+def _key_revoked(_: Engine, unit: Unit, line: JournalEntry) -> None:
+    access.revoke(unit, line.ids[0], at=line.at)
+
+
+def _restricted(engine: Engine, unit: Unit, line: JournalEntry) -> None:
+    present = memories.live(unit, [MemoryId(one) for one in line.ids])
+    ground = Ground(str(line.codes["ground"]))
+    suppression.apply(engine, unit, sorted(present), ground, actor=SYSTEM_ACTOR)
+
+
+def _lifted(engine: Engine, unit: Unit, line: JournalEntry) -> None:
+    memory_id = MemoryId(line.ids[0])
+    if memory_id in memories.live(unit, [memory_id]):
+        grounds = [Ground(str(code)) for code in line.codes.values()]
+        suppression.lift(engine, unit, memory_id, grounds, Lift.LIFTED, actor=SYSTEM_ACTOR)
+
+
+def _hold_placed(engine: Engine, unit: Unit, line: JournalEntry) -> None:
+    hold_id, *memory_ids = line.ids
+    if holds.lock(unit, hold_id) is not None:
+        return
+    matter = _text(line.codes, "matter")
+    hold = Hold(
+        hold_id=hold_id,
+        scope=HoldScope(str(line.codes["scope"])),
+        memory_id=MemoryId(memory_ids[0]) if memory_ids else None,
+        subject=Pseudonym(line.pseudonym) if line.pseudonym is not None else None,
+        authority=Authority(str(line.codes["authority"])),
+        placed_by=str(line.codes["placed_by"]),
+        placed_at=line.at,
+        review_at=_time(line.codes, "review_at"),
+        expires_at=_time(line.codes, "expires_at"),
+        released_at=None,
+        release=None,
+    )
+    # The matter's words were sealed in the database that is gone; its keyed hash is what remains.
+    holds.put(unit, hold, matter_ref_hmac=matter, matter=None)
+    draft = bodies.legal_hold(
+        hold, action="placed", code=hold.authority.value, matter_ref_hmac=matter, obligations_fired=0
+    )
+    engine.attest(unit, [draft], actor=SYSTEM_ACTOR)
+
+
+def _hold_released(engine: Engine, unit: Unit, line: JournalEntry) -> None:
+    release = Release(str(line.codes["release"]))
+    try:
+        hold_end.let_go(engine, unit, line.ids[0], release, actor=SYSTEM_ACTOR, confirm=True)
+    except NotFound:
+        return  # released already
+
+
+def _consent(engine: Engine, unit: Unit, line: JournalEntry) -> None:
+    subject, purpose = Pseudonym(str(line.pseudonym)), str(line.codes["purpose"])
+    action = ConsentAction(str(line.codes["action"]))
+    if consents.standing(unit, subject).get(purpose) is action:
+        return
+    affected = agreement.take_effect(unit, Consent(0, subject, purpose, action, line.at, None, None, None))
+    draft = bodies.consent(
+        subject=subject, purpose=purpose, action=action, affected=len(affected), evidence_ref_hmac=None
+    )
+    engine.attest(unit, [draft], actor=SYSTEM_ACTOR)
+
+
+def _owed(_: Engine, unit: Unit, line: JournalEntry) -> None:
+    obligation_id, *memory_ids = line.ids
+    kind = ObligationKind(str(line.codes["kind"]))
+    memory_id = MemoryId(memory_ids[0]) if memory_ids else None
+    if obligations.lock(unit, obligation_id) is not None:
+        return
+    if memory_id is not None and obligations.open_for(unit, [memory_id], [kind]):
+        return
+    cause = _text(line.codes, "cause")
+    owed = Obligation(
+        obligation_id=obligation_id,
+        kind=kind,
+        state=ObligationState.OPEN,
+        memory_id=memory_id,
+        subject=Pseudonym(line.pseudonym) if line.pseudonym is not None else None,
+        purpose=_text(line.codes, "purpose"),
+        artifact_id=None,
+        cause=Cause(cause) if cause is not None else None,
+        requested_at=line.at,
+        due_at=_time(line.codes, "due_at"),
+        ended_at=None,
+    )
+    obligations.put(unit, [owed])
+
+
+def _ended(state: ObligationState) -> Replay:
+    def replayed(_: Engine, unit: Unit, line: JournalEntry) -> None:
+        for obligation_id in line.ids:
+            owed = obligations.lock(unit, obligation_id)
+            if owed is not None and owed.memory_id is not None:
+                obligations.undefer(unit, owed.memory_id)
+        obligations.end(unit, line.ids, state, at=line.at)
+
+    return replayed
+
+
+def _forget(_: Engine, unit: Unit, line: JournalEntry) -> None:
+    """Put the request back: what it erased was erased again, what it deferred is owed again."""
+    request_id, *held = line.ids
+    subject = Pseudonym(str(line.pseudonym))
+    if obligations.subject_of(unit, request_id) is not None:
+        return
+    request = Request(
+        request_id=request_id,
+        subject=subject,
+        requested_at=line.at,
+        matched_count=int(line.codes["matched"]),
+        erased_count=int(line.codes["going"]),
+        derived_matched_count=int(line.codes["derived"]),
+        derived_erased_count=int(line.codes["derived_going"]),
+        closure_hash=None,
+        owed_by=None,
+    )
+    obligations.put_request(unit, request)
+    rows = memories.lock_all(unit, [MemoryId(one) for one in held])
+    obligations.defer(unit, request_id, [(row.memory_id, row.subject != subject) for row in rows])
+
+
+def _artifact_acknowledged(_: Engine, unit: Unit, line: JournalEntry) -> None:
+    artifact_id, *owed = line.ids
+    lineage.acknowledge(unit, artifact_id, at=line.at)
+    obligations.end(unit, owed, ObligationState.DONE, at=line.at)
+
+
+def _text(codes: Mapping[str, str | int], name: str) -> str | None:
+    return str(codes[name]) if name in codes else None
+
+
+def _time(codes: Mapping[str, str | int], name: str) -> int | None:
+    return int(codes[name]) if name in codes else None
+
+
+_KINDS: Final[Mapping[str, Replay]] = {
+    "key_revoked": _key_revoked,
+    "restricted": _restricted,
+    "lifted": _lifted,
+    "hold_placed": _hold_placed,
+    "hold_released": _hold_released,
+    "consent": _consent,
+    "owed": _owed,
+    "obligation_cancelled": _ended(ObligationState.CANCELLED),
+    "obligation_done": _ended(ObligationState.DONE),
+    "forget": _forget,
+    "artifact_acknowledged": _artifact_acknowledged,
+}

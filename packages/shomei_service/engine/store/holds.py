@@ -1,0 +1,121 @@
+"""Legal holds, and what they cover. SEMANTICS.md §7."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, RowMapping, insert, select, update
+
+from ..model import Authority, Hold, HoldScope, MemoryId, Pseudonym, Release, TenantId
+from .records import record
+from .tables import holds, memory_subjects
+from .unit import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class SealedMatter:
+    """The operator's matter reference, sealed under a leaf of its own."""
+
+    address: int
+    sealed_dek: bytes
+    sealed: bytes
+
+
+def _hold(row: RowMapping) -> Hold:
+    return record(
+        Hold,
+        row,
+        scope=HoldScope(row["scope"]),
+        authority=Authority(row["authority_code"]),
+        release=Release(row["release_code"]) if row["release_code"] else None,
+    )
+
+
+def put(unit: Unit, hold: Hold, *, matter_ref_hmac: str | None, matter: SealedMatter | None) -> None:
+    """Store a new hold."""
+    unit.connection.execute(
+        insert(holds).values(
+            tenant_id=unit.tenant,
+            hold_id=hold.hold_id,
+            scope=hold.scope,
+            memory_id=hold.memory_id,
+            subject=hold.subject,
+            authority_code=hold.authority,
+            matter_ref_hmac=matter_ref_hmac,
+            matter_address=matter.address if matter else None,
+            sealed_matter_dek=matter.sealed_dek if matter else None,
+            sealed_matter=matter.sealed if matter else None,
+            placed_by=hold.placed_by,
+            placed_at=hold.placed_at,
+            review_at=hold.review_at,
+            expires_at=hold.expires_at,
+        )
+    )
+
+
+def lock(unit: Unit, hold_id: str) -> Hold | None:
+    """Return the hold, locked."""
+    query = select(holds).where(holds.c.tenant_id == unit.tenant, holds.c.hold_id == hold_id)
+    row = unit.connection.execute(query.with_for_update()).mappings().first()
+    return _hold(row) if row else None
+
+
+def matter_hmac(unit: Unit, hold_id: str) -> str | None:
+    """Return the keyed hash of the hold's matter reference."""
+    query = select(holds.c.matter_ref_hmac).where(
+        holds.c.tenant_id == unit.tenant, holds.c.hold_id == hold_id
+    )
+    return unit.connection.execute(query).scalar()
+
+
+def everyone(unit: Unit) -> list[Hold]:
+    """Return all holds, open and released, oldest first."""
+    query = select(holds).where(holds.c.tenant_id == unit.tenant).order_by(holds.c.placed_at, holds.c.hold_id)
+    return [_hold(row) for row in unit.connection.execute(query).mappings()]
+
+
+def release(unit: Unit, hold_id: str, code: Release, *, by: str, at: int) -> None:
+    """Record that a hold is over."""
+    unit.connection.execute(
+        update(holds)
+        .where(holds.c.tenant_id == unit.tenant, holds.c.hold_id == hold_id)
+        .values(release_code=code, released_by=by, released_at=at)
+    )
+
+
+def held_among(unit: Unit, ids: Sequence[MemoryId]) -> frozenset[MemoryId]:
+    """Return those of the memories that an open hold covers, by themselves or by any of their subjects."""
+    held: set[MemoryId] = set()
+    for start in range(0, len(ids), 500):
+        chunk = ids[start : start + 500]
+        open_holds = (holds.c.tenant_id == unit.tenant, holds.c.released_at.is_(None))
+        by_id = select(holds.c.memory_id).where(*open_holds, holds.c.memory_id.in_(chunk))
+        by_subject = (
+            select(memory_subjects.c.memory_id)
+            .join(holds, holds.c.subject == memory_subjects.c.subject)
+            .where(
+                *open_holds,
+                memory_subjects.c.tenant_id == unit.tenant,
+                memory_subjects.c.memory_id.in_(chunk),
+            )
+        )
+        for query in (by_id, by_subject):
+            held |= {
+                MemoryId(value) for value in unit.connection.execute(query).scalars() if value is not None
+            }
+    return frozenset(held)
+
+
+def is_subject_held(unit: Unit, subjects: Sequence[Pseudonym]) -> bool:
+    """Say whether an open hold covers any of the subjects with everything there will be."""
+    query = select(holds.c.hold_id).where(
+        holds.c.tenant_id == unit.tenant, holds.c.released_at.is_(None), holds.c.subject.in_(subjects)
+    )
+    return unit.connection.execute(query.limit(1)).first() is not None
+
+
+def expired(connection: Connection, now: int) -> list[tuple[TenantId, str]]:
+    """Return open holds of any tenant whose time is over."""
+    query = select(holds.c.tenant_id, holds.c.hold_id).where(
+        holds.c.released_at.is_(None), holds.c.expires_at.is_not(None), holds.c.expires_at <= now
+    )
+    return [(TenantId(row[0]), row[1]) for row in connection.execute(query)]

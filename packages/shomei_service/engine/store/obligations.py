@@ -1,0 +1,260 @@
+"""Obligations: what is still owed, and the forget requests that wait for it. SEMANTICS.md §8, §21."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
+
+from ..model import Cause, MemoryId, Obligation, ObligationKind, ObligationState, Pseudonym, TenantId
+from .records import record
+from .tables import artifacts as artifact_table
+from .tables import deferrals, obligations, request_artifacts, requests
+from .unit import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A forget request; its counts are cumulative until everything it matched is erased."""
+
+    request_id: str
+    subject: Pseudonym
+    requested_at: int
+    matched_count: int
+    erased_count: int
+    derived_matched_count: int
+    derived_erased_count: int
+    closure_hash: str | None
+    owed_by: str | None
+
+
+def _obligation(row: RowMapping) -> Obligation:
+    return record(
+        Obligation,
+        row,
+        kind=ObligationKind(row["kind"]),
+        state=ObligationState(row["state"]),
+        cause=Cause(row["cause"]) if row["cause"] else None,
+    )
+
+
+def put(unit: Unit, new: Sequence[Obligation]) -> None:
+    """Store new obligations."""
+    if new:
+        names = [column.name for column in obligations.c if column.name != "tenant_id"]
+        unit.connection.execute(
+            insert(obligations),
+            [{name: getattr(one, name) for name in names} | {"tenant_id": unit.tenant} for one in new],
+        )
+
+
+def lock(unit: Unit, obligation_id: str) -> Obligation | None:
+    """Return one obligation, locked."""
+    query = select(obligations).where(
+        obligations.c.tenant_id == unit.tenant, obligations.c.obligation_id == obligation_id
+    )
+    row = unit.connection.execute(query.with_for_update()).mappings().first()
+    return _obligation(row) if row else None
+
+
+def open_for(
+    unit: Unit, ids: Sequence[MemoryId], kinds: Sequence[ObligationKind]
+) -> dict[MemoryId, Obligation]:
+    """Return the open obligations of these kinds about these memories."""
+    found: dict[MemoryId, Obligation] = {}
+    for start in range(0, len(ids), 500):
+        query = select(obligations).where(
+            obligations.c.tenant_id == unit.tenant,
+            obligations.c.state == ObligationState.OPEN,
+            obligations.c.kind.in_(kinds),
+            obligations.c.memory_id.in_(ids[start : start + 500]),
+        )
+        for row in unit.connection.execute(query).mappings():
+            found[row["memory_id"]] = _obligation(row)
+    return found
+
+
+def everyone(unit: Unit) -> list[Obligation]:
+    """Return all obligations, oldest first."""
+    query = (
+        select(obligations)
+        .where(obligations.c.tenant_id == unit.tenant)
+        .order_by(obligations.c.requested_at, obligations.c.obligation_id)
+    )
+    return [_obligation(row) for row in unit.connection.execute(query).mappings()]
+
+
+def about_subject(
+    unit: Unit, subject: Pseudonym, purpose: str, kinds: Sequence[ObligationKind]
+) -> list[Obligation]:
+    """Return open obligations about a subject and purpose."""
+    query = select(obligations).where(
+        obligations.c.tenant_id == unit.tenant,
+        obligations.c.state == ObligationState.OPEN,
+        obligations.c.subject == subject,
+        obligations.c.purpose == purpose,
+        obligations.c.kind.in_(kinds),
+    )
+    return [_obligation(row) for row in unit.connection.execute(query).mappings()]
+
+
+def of_artifact(unit: Unit, artifact_id: str) -> list[Obligation]:
+    """Return the open obligations about an artifact."""
+    query = select(obligations).where(
+        obligations.c.tenant_id == unit.tenant,
+        obligations.c.state == ObligationState.OPEN,
+        obligations.c.artifact_id == artifact_id,
+    )
+    return [_obligation(row) for row in unit.connection.execute(query).mappings()]
+
+
+def end(unit: Unit, ids: Sequence[str], state: ObligationState, *, at: int) -> None:
+    """Record how obligations ended."""
+    for start in range(0, len(ids), 500):
+        unit.connection.execute(
+            update(obligations)
+            .where(
+                obligations.c.tenant_id == unit.tenant,
+                obligations.c.obligation_id.in_(ids[start : start + 500]),
+                obligations.c.state == ObligationState.OPEN,
+            )
+            .values(state=state, ended_at=at)
+        )
+
+
+def due(connection: Connection, kind: ObligationKind, now: int) -> list[tuple[TenantId, Obligation]]:
+    """Return open obligations of any tenant whose time has come."""
+    query = select(obligations).where(
+        obligations.c.state == ObligationState.OPEN, obligations.c.kind == kind, obligations.c.due_at <= now
+    )
+    return [(TenantId(row["tenant_id"]), _obligation(row)) for row in connection.execute(query).mappings()]
+
+
+def put_request(unit: Unit, request: Request) -> None:
+    """Store a forget request."""
+    values = {
+        column.name: getattr(request, column.name) for column in requests.c if column.name != "tenant_id"
+    }
+    unit.connection.execute(insert(requests).values(values | {"tenant_id": unit.tenant}))
+
+
+def was_forgotten(unit: Unit, subjects: Sequence[Pseudonym]) -> bool:
+    """Say whether any of the subjects was ever asked to be forgotten."""
+    query = select(requests.c.request_id).where(
+        requests.c.tenant_id == unit.tenant, requests.c.subject.in_(subjects)
+    )
+    return unit.connection.execute(query.limit(1)).first() is not None
+
+
+def defer(unit: Unit, request_id: str, ids: Sequence[tuple[MemoryId, bool]]) -> None:
+    """Record that a request waits for held memories; each with whether it is a derived one."""
+    if ids:
+        unit.connection.execute(
+            insert(deferrals),
+            [
+                {
+                    "tenant_id": unit.tenant,
+                    "request_id": request_id,
+                    "memory_id": memory_id,
+                    "is_derived": derived,
+                }
+                for memory_id, derived in ids
+            ],
+        )
+
+
+def undefer(unit: Unit, memory_id: MemoryId) -> None:
+    """Stop every request from waiting for a memory."""
+    unit.connection.execute(
+        delete(deferrals).where(deferrals.c.tenant_id == unit.tenant, deferrals.c.memory_id == memory_id)
+    )
+
+
+def count_erased(unit: Unit, request_id: str, erased: int, derived: int, *, owed_by: str) -> None:
+    """Add to what a request has seen erased; its next closure is the intent's to state."""
+    unit.connection.execute(
+        update(requests)
+        .where(requests.c.tenant_id == unit.tenant, requests.c.request_id == request_id)
+        .values(
+            erased_count=requests.c.erased_count + erased,
+            derived_erased_count=requests.c.derived_erased_count + derived,
+            owed_by=owed_by,
+        )
+    )
+
+
+def discharge(unit: Unit, ids: Sequence[MemoryId], intent_id: str) -> None:
+    """Count erased memories for every request that waited for them."""
+    query = (
+        select(
+            deferrals.c.request_id,
+            func.count(),
+            func.sum(func.cast(deferrals.c.is_derived, requests.c.erased_count.type)),
+        )
+        .where(deferrals.c.tenant_id == unit.tenant, deferrals.c.memory_id.in_(ids))
+        .group_by(deferrals.c.request_id)
+    )
+    for request_id, erased, derived in unit.connection.execute(query).all():
+        count_erased(unit, request_id, erased, int(derived), owed_by=intent_id)
+    unit.connection.execute(
+        delete(deferrals).where(deferrals.c.tenant_id == unit.tenant, deferrals.c.memory_id.in_(ids))
+    )
+
+
+def owed_by(unit: Unit, intent_id: str) -> list[Request]:
+    """Return the requests whose next closure the intent owes, oldest first."""
+    query = (
+        select(requests)
+        .where(requests.c.tenant_id == unit.tenant, requests.c.owed_by == intent_id)
+        .order_by(requests.c.requested_at, requests.c.request_id)
+    )
+    return [record(Request, row) for row in unit.connection.execute(query).mappings()]
+
+
+def subject_of(unit: Unit, request_id: str) -> Pseudonym | None:
+    """Return whom a forget request is about."""
+    query = select(requests.c.subject).where(
+        requests.c.tenant_id == unit.tenant, requests.c.request_id == request_id
+    )
+    found = unit.connection.execute(query).scalar()
+    return Pseudonym(found) if found is not None else None
+
+
+def closure_hash(unit: Unit, request_id: str) -> str | None:
+    """Return the hash of a request's newest closure."""
+    query = select(requests.c.closure_hash).where(
+        requests.c.tenant_id == unit.tenant, requests.c.request_id == request_id
+    )
+    return unit.connection.execute(query).scalar()
+
+
+def closed(unit: Unit, request_id: str, closure_hash: str) -> None:
+    """Record a request's newest closure; nothing is owed until the next discharge."""
+    unit.connection.execute(
+        update(requests)
+        .where(requests.c.tenant_id == unit.tenant, requests.c.request_id == request_id)
+        .values(closure_hash=closure_hash, owed_by=None)
+    )
+
+
+def put_request_artifacts(unit: Unit, request_id: str, ids: Sequence[str]) -> None:
+    """Record which external artifacts a request asked to be erased."""
+    if ids:
+        unit.connection.execute(
+            insert(request_artifacts),
+            [{"tenant_id": unit.tenant, "request_id": request_id, "artifact_id": one} for one in ids],
+        )
+
+
+def artifact_counts(unit: Unit, request_id: str) -> tuple[int, int]:
+    """Return how many artifacts a request concerns, and how many of those are acknowledged."""
+    query = (
+        select(func.count(), func.count(artifact_table.c.acknowledged_at))
+        .select_from(request_artifacts)
+        .join(
+            artifact_table,
+            (artifact_table.c.tenant_id == request_artifacts.c.tenant_id)
+            & (artifact_table.c.artifact_id == request_artifacts.c.artifact_id),
+        )
+        .where(request_artifacts.c.tenant_id == unit.tenant, request_artifacts.c.request_id == request_id)
+    )
+    return tuple(unit.connection.execute(query).one())  # pyright: ignore[reportReturnType]

@@ -1,0 +1,115 @@
+"""Open grounds of restriction, and which memories recall passes over. SEMANTICS.md §3, §6."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import CTE, Select, delete, func, insert, literal, select, text, union_all, update
+
+from ..model import EdgeKind, Ground, Life, MemoryId
+from .tables import edges, grounds, memories
+from .unit import Unit
+
+
+def grounds_of(unit: Unit, memory_id: str) -> frozenset[Ground]:
+    """Return the memory's open grounds."""
+    query = select(grounds.c.code).where(grounds.c.tenant_id == unit.tenant, grounds.c.memory_id == memory_id)
+    return frozenset(Ground(code) for code in unit.connection.execute(query).scalars())
+
+
+def open_ground(unit: Unit, memory_id: MemoryId, ground: Ground, *, at: int) -> None:
+    """Open a ground that is not open yet."""
+    unit.connection.execute(
+        insert(grounds).values(tenant_id=unit.tenant, memory_id=memory_id, code=ground, opened_at=at)
+    )
+    _count(unit, memory_id)
+
+
+def lift(unit: Unit, memory_id: MemoryId, lifted: Sequence[Ground]) -> None:
+    """Close open grounds."""
+    unit.connection.execute(
+        delete(grounds).where(
+            grounds.c.tenant_id == unit.tenant, grounds.c.memory_id == memory_id, grounds.c.code.in_(lifted)
+        )
+    )
+    _count(unit, memory_id)
+
+
+def drop(unit: Unit, ids: Sequence[MemoryId]) -> None:
+    """Forget the grounds of memories that are erased."""
+    unit.connection.execute(
+        delete(grounds).where(grounds.c.tenant_id == unit.tenant, grounds.c.memory_id.in_(ids))
+    )
+
+
+def _count(unit: Unit, memory_id: MemoryId) -> None:
+    open_now = (
+        select(func.count())
+        .where(grounds.c.tenant_id == unit.tenant, grounds.c.memory_id == memory_id)
+        .scalar_subquery()
+    )
+    unit.connection.execute(
+        update(memories)
+        .where(memories.c.tenant_id == unit.tenant, memories.c.memory_id == memory_id)
+        .values(grounds=open_now)
+    )
+
+
+def _out_of_recall(unit: Unit, now: int) -> CTE:
+    """Everything out of recall: by its own facts, then whatever was derived from it, transitively."""
+    mine = memories.c.tenant_id == unit.tenant
+    # One SELECT for each partial index of tables.memories.
+    own = union_all(
+        select(memories.c.memory_id.label("id")).where(mine, text("grounds > 0")),
+        select(memories.c.memory_id).where(mine, text("NOT consented")),
+        select(memories.c.memory_id).where(
+            mine, memories.c.expires_at.is_not(None), memories.c.expires_at <= now
+        ),
+        select(memories.c.memory_id).where(mine, text("life <> 'live'")),
+    ).subquery()
+    hidden = select(own.c.id).cte("hidden", recursive=True)
+    return hidden.union(
+        select(edges.c.derived_id)
+        .join(hidden, edges.c.source_id == hidden.c.id)
+        .where(edges.c.tenant_id == unit.tenant, edges.c.kind == EdgeKind.DERIVED_FROM)
+    )
+
+
+def hidden(unit: Unit, now: int) -> frozenset[MemoryId]:
+    """Return the ids, artifacts included, that recall must pass over now."""
+    found = _out_of_recall(unit, now)
+    return frozenset(MemoryId(value) for value in unit.connection.execute(select(found.c.id)).scalars())
+
+
+def out_of_recall(unit: Unit, now: int) -> Select[tuple[str]]:
+    """Return a query of the ids that recall must pass over, for use inside another query."""
+    return select(_out_of_recall(unit, now).c.id)
+
+
+def hidden_sources(unit: Unit, derived_id: str, now: int) -> bool:
+    """Say whether anything a memory or artifact was derived from, transitively, is out of recall."""
+    above = (
+        select(edges.c.source_id)
+        .where(
+            edges.c.tenant_id == unit.tenant,
+            edges.c.kind == EdgeKind.DERIVED_FROM,
+            edges.c.derived_id == derived_id,
+        )
+        .cte("above", recursive=True)
+    )
+    above = above.union(
+        select(edges.c.source_id)
+        .join(above, edges.c.derived_id == above.c.source_id)
+        .where(edges.c.tenant_id == unit.tenant, edges.c.kind == EdgeKind.DERIVED_FROM)
+    )
+    in_recall = (
+        select(literal(1))
+        .where(
+            memories.c.tenant_id == unit.tenant,
+            memories.c.memory_id == above.c.source_id,
+            memories.c.life == Life.LIVE,
+            memories.c.grounds == 0,
+            memories.c.consented,
+            memories.c.expires_at.is_(None) | (memories.c.expires_at > now),
+        )
+        .exists()
+    )
+    return unit.connection.execute(select(above.c.source_id).where(~in_recall).limit(1)).first() is not None

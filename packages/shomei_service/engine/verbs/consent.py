@@ -1,0 +1,197 @@
+"""Consent: what a subject agreed to, and what withdrawing it does. SEMANTICS.md §13 (GDPR Art. 7)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from .. import agreement, deferral, disposal, policy
+from ..errors import Invalid
+from ..model import (
+    Attested,
+    Basis,
+    Caller,
+    Cause,
+    ConsentAction,
+    MemoryId,
+    MemoryRow,
+    Obligation,
+    ObligationKind,
+    ObligationState,
+    Policies,
+    Pseudonym,
+    Scope,
+    Withdrawal,
+    new_id,
+)
+from ..parts import Engine
+from ..receipts import bodies
+from ..store import consents, holds, memories, obligations, tenants
+from ..store.consents import Consent
+from ..store.unit import Unit
+
+_SECONDS_A_DAY: Final = 86_400
+_EVIDENCE_BYTES: Final = 256
+_REVIEWS: Final = (
+    ObligationKind.REVIEW_AFTER_CONSENT_WITHDRAWAL,
+    ObligationKind.ERASE_AFTER_CONSENT_WITHDRAWAL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewConsent:
+    """What is to be recorded: who, for what, which way, and the proof of it."""
+
+    user_id: str
+    purpose: str
+    action: ConsentAction
+    evidence_ref: str | None = None
+    policy_version: str | None = None
+    channel_code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The answer: whether anything changed, how many memories it concerns, and the receipt if it did."""
+
+    changed: bool
+    affected: int
+    receipt: Attested | None
+
+
+def record(engine: Engine, caller: Caller, new: NewConsent) -> Recorded:
+    """Record a grant or a withdrawal; it takes effect for every memory in the same transaction.
+
+    Repeating what already holds changes nothing and leaves no receipt. Raises Invalid for a purpose or a
+    code that is not registered for the tenant.
+    """
+    caller.require(Scope.ADMIN)
+    intent_id = None
+    with engine.unit(caller.tenant) as unit:
+        tenant = tenants.get(unit)
+        _require_codes(new, tenant.policies)
+        commitments = engine.commitments(tenant)
+        subject = commitments.subject(new.user_id)
+        if consents.standing(unit, subject).get(new.purpose) is new.action:
+            return Recorded(changed=False, affected=0, receipt=None)
+        evidence = commitments.evidence(new.evidence_ref) if new.evidence_ref else None
+        engine.journal(
+            unit, "consent", pseudonym=subject, codes={"purpose": new.purpose, "action": new.action.value}
+        )
+        affected = agreement.take_effect(unit, _row(engine, new, subject, evidence))
+        draft = bodies.consent(
+            subject=subject,
+            purpose=new.purpose,
+            action=new.action,
+            affected=len(affected),
+            evidence_ref_hmac=evidence,
+        )
+        receipt = engine.attest(unit, [draft], actor=caller.actor)[0]
+        intent_id = _follow_up(engine, unit, subject, new, affected, caller.actor)
+    if intent_id is not None:
+        disposal.carry_out(engine, caller.tenant, intent_id)
+    return Recorded(changed=True, affected=len(affected), receipt=receipt)
+
+
+def listing(engine: Engine, caller: Caller, user_id: str) -> list[Consent]:
+    """Return the subject's records, oldest first."""
+    caller.require(Scope.ADMIN)
+    policy.require_subject(user_id)
+    with engine.reading(caller.tenant) as unit:
+        return consents.of_subject(unit, engine.commitments(tenants.get(unit)).subject(user_id))
+
+
+def _row(engine: Engine, new: NewConsent, subject: Pseudonym, evidence: str | None) -> Consent:
+    return Consent(
+        number=0,
+        subject=subject,
+        purpose=new.purpose,
+        action=new.action,
+        at=engine.clock.now(),
+        evidence_ref_hmac=evidence,
+        policy_version=new.policy_version,
+        channel_code=new.channel_code,
+    )
+
+
+def _require_codes(new: NewConsent, policies: Policies) -> None:
+    policy.require_subject(new.user_id)
+    policy.require_registered([new.purpose], policies.purposes, "purpose must be registered for the tenant")
+    if new.policy_version is not None:
+        policy.require_registered(
+            [new.policy_version], policies.policy_versions, "policy_version must be registered for the tenant"
+        )
+    if new.channel_code is not None:
+        policy.require_registered(
+            [new.channel_code], policies.channel_codes, "channel_code must be registered for the tenant"
+        )
+    if new.evidence_ref is not None and not 1 <= len(new.evidence_ref.encode()) <= _EVIDENCE_BYTES:
+        raise Invalid("evidence_ref must be 1 to 256 bytes")
+
+
+def _follow_up(
+    engine: Engine, unit: Unit, subject: Pseudonym, new: NewConsent, affected: Sequence[MemoryId], actor: str
+) -> str | None:
+    """Do what the tenant's policy says of a withdrawal, or end what an earlier one left; return an intent."""
+    now = engine.clock.now()
+    if new.action is ConsentAction.GRANTED:
+        waiting = obligations.about_subject(unit, subject, new.purpose, _REVIEWS)
+        ids = [one.obligation_id for one in waiting]
+        if ids:
+            engine.journal(unit, "obligation_cancelled", ids)
+        obligations.end(unit, ids, ObligationState.CANCELLED, at=now)
+        return None
+    rule = tenants.get(unit).policies
+    if rule.withdrawal is not Withdrawal.ERASE_NOW:
+        _owe(engine, unit, subject, new.purpose, rule)
+        return None
+    rows = memories.lock_all(unit, affected)
+    held = holds.held_among(unit, affected)
+    deferral.defer(
+        engine,
+        unit,
+        [row for row in rows if row.memory_id in held],
+        Cause.CONSENT_WITHDRAWN,
+        actor=actor,
+        ground=None,
+    )
+    return _begin(engine, unit, [row for row in rows if row.memory_id not in held], actor)
+
+
+def _owe(engine: Engine, unit: Unit, subject: Pseudonym, purpose: str, rule: Policies) -> None:
+    now = engine.clock.now()
+    erases = rule.withdrawal is Withdrawal.ERASE_AFTER
+    one = Obligation(
+        obligation_id=new_id("obl_"),
+        kind=_REVIEWS[erases],
+        state=ObligationState.OPEN,
+        memory_id=None,
+        subject=subject,
+        purpose=purpose,
+        artifact_id=None,
+        cause=Cause.CONSENT_WITHDRAWN if erases else None,
+        requested_at=now,
+        due_at=now + rule.withdrawal_days * _SECONDS_A_DAY,
+        ended_at=None,
+    )
+    engine.journal(
+        unit,
+        "owed",
+        [one.obligation_id],
+        pseudonym=subject,
+        codes={
+            "kind": one.kind.value,
+            "purpose": purpose,
+            "due_at": now + rule.withdrawal_days * _SECONDS_A_DAY,
+        },
+    )
+    obligations.put(unit, [one])
+
+
+def _begin(engine: Engine, unit: Unit, rows: Sequence[MemoryRow], actor: str) -> str | None:
+    if not rows:
+        return None
+    intent = disposal.new_intent(
+        engine, cause=Cause.CONSENT_WITHDRAWN, basis=Basis.CONSENT_WITHDRAWN, actor=actor
+    )
+    disposal.intend(engine, unit, intent, rows)
+    return intent.intent_id

@@ -1,0 +1,36 @@
+"""Read a memory outside recall, on a stated ground. SEMANTICS.md §6 (GDPR Art. 18(2))."""
+
+from dataclasses import dataclass
+
+from .. import policy
+from ..errors import Invalid
+from ..model import Attested, Caller, DisclosureGround, Recalled, Scope
+from ..parts import Engine
+from ..receipts import bodies
+from ..store import memories, tenants
+
+_RECIPIENT_BYTES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Disclosed:
+    """The memory, and the receipt that it was read."""
+
+    memory: Recalled
+    receipt: Attested
+
+
+def disclose(
+    engine: Engine, caller: Caller, memory_id: str, ground: DisclosureGround, recipient: str | None = None
+) -> Disclosed:
+    """Return the memory in whatever state it is kept. Raise NotFound when it is not."""
+    caller.require(Scope.ADMIN)
+    if recipient is not None and not 1 <= len(recipient.encode()) <= _RECIPIENT_BYTES:
+        raise Invalid("recipient must be 1 to 256 bytes")
+    with engine.unit(caller.tenant) as unit:
+        row = policy.require_present(memories.lock(unit, memory_id))
+        memory = engine.rows.recalled(caller.tenant, row)
+        reference = engine.commitments(tenants.get(unit)).recipient(recipient) if recipient else None
+        draft = bodies.disclosure(memory_id=row.memory_id, ground=ground, recipient_ref=reference)
+        receipt = engine.attest(unit, [draft], actor=caller.actor)[0]
+    return Disclosed(memory, receipt)

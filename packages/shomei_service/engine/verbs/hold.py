@@ -1,0 +1,157 @@
+"""Legal holds: erasure forbidden, and what was owed meanwhile done on release. SEMANTICS.md §7."""
+
+from dataclasses import dataclass
+
+from .. import disposal, hold_end, policy
+from ..custody.keytree import Address
+from ..custody.sealing import Column, RowPlace, new_row
+from ..disposal import Disposed
+from ..errors import ErasureInProgress, Invalid
+from ..failpoints import failpoint
+from ..model import (
+    Attested,
+    Authority,
+    Caller,
+    Hold,
+    HoldScope,
+    Life,
+    MemoryId,
+    Release,
+    Scope,
+    Tenant,
+    new_id,
+)
+from ..parts import Engine
+from ..receipts import bodies
+from ..store import holds, memories, tenants
+from ..store.holds import SealedMatter
+from ..store.unit import Unit
+
+_MATTER_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class NewHold:
+    """What a caller asks to preserve: one memory or a subject, on whose authority, until when."""
+
+    authority: Authority
+    memory_id: str | None = None
+    user_id: str | None = None
+    matter_ref: str | None = None
+    review_at: int | None = None
+    expires_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The answer to a hold that was placed."""
+
+    hold: Hold
+    receipt: Attested
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The answer to a release: its receipt, and what it set in motion."""
+
+    hold_id: str
+    receipt: Attested
+    fired: int
+    disposed: Disposed | None
+
+
+def place(engine: Engine, caller: Caller, new: NewHold) -> Held:
+    """Forbid the erasure of a memory, or of everything a subject has and will have.
+
+    Raises NotFound for an unknown memory, ErasureInProgress when its erasure has begun, Invalid otherwise.
+    """
+    caller.require(Scope.ADMIN)
+    if (new.memory_id is None) == (new.user_id is None):
+        raise Invalid("a hold is about a memory or about a subject")
+    now = engine.clock.now()
+    if new.expires_at is not None and new.expires_at <= now:
+        raise Invalid("expires_at must be a time to come, in seconds since the epoch")
+    if new.matter_ref is not None and not 1 <= len(new.matter_ref.encode()) <= _MATTER_BYTES:
+        raise Invalid("matter_ref must be 1 to 1024 bytes")
+    if new.user_id is not None:
+        policy.require_subject(new.user_id)
+    hold_id = new_id("hold_")
+    with engine.reading(caller.tenant) as unit:
+        tenant = tenants.get(unit)
+    commitments = engine.commitments(tenant)
+    matter = _sealed(engine, tenant, hold_id, new.matter_ref) if new.matter_ref else None
+    matter_hmac = commitments.matter(hold_id, new.matter_ref) if new.matter_ref else None
+    with engine.unit(caller.tenant) as unit:
+        hold = Hold(
+            hold_id=hold_id,
+            scope=HoldScope.MEMORY if new.memory_id is not None else HoldScope.SUBJECT,
+            memory_id=_target(unit, new.memory_id) if new.memory_id is not None else None,
+            subject=commitments.subject(new.user_id) if new.user_id is not None else None,
+            authority=new.authority,
+            placed_by=caller.actor,
+            placed_at=now,
+            review_at=new.review_at,
+            expires_at=new.expires_at,
+            released_at=None,
+            release=None,
+        )
+        _journal_placed(engine, unit, hold, matter_hmac)
+        holds.put(unit, hold, matter_ref_hmac=matter_hmac, matter=matter)
+        draft = bodies.legal_hold(
+            hold, action="placed", code=new.authority.value, matter_ref_hmac=matter_hmac, obligations_fired=0
+        )
+        receipt = engine.attest(unit, [draft], actor=caller.actor)[0]
+    return Held(hold, receipt)
+
+
+def listing(engine: Engine, caller: Caller) -> list[Hold]:
+    """Return every hold, open and released, oldest first; matters stay sealed."""
+    caller.require(Scope.ADMIN)
+    with engine.reading(caller.tenant) as unit:
+        return holds.everyone(unit)
+
+
+def release(
+    engine: Engine, caller: Caller, hold_id: str, code: Release, *, confirm: bool = False
+) -> Released:
+    """End a hold; erasures it was the last to forbid begin in the same transaction and are carried out.
+
+    Raises NotFound, also for a hold that is over; ConfirmRequired when erasures would fire unconfirmed;
+    ErasurePending when they have begun and will finish by themselves.
+    """
+    caller.require(Scope.ADMIN)
+    with engine.unit(caller.tenant) as unit:
+        receipt, intent_id, fired = hold_end.let_go(
+            engine, unit, hold_id, code, actor=caller.actor, confirm=confirm
+        )
+    failpoint("hold.release_commit")
+    disposed = disposal.carry_out(engine, caller.tenant, intent_id) if intent_id else None
+    return Released(hold_id, receipt, fired, disposed)
+
+
+def _target(unit: Unit, memory_id: str) -> MemoryId:
+    row = memories.lock(unit, memory_id)
+    if row is not None and row.life is Life.ERASING:
+        raise ErasureInProgress("the erasure of this memory has begun; it can not be held any more")
+    return policy.require_present(row).memory_id
+
+
+def _sealed(engine: Engine, tenant: Tenant, hold_id: str, matter_ref: str) -> SealedMatter:
+    """Seal the operator's words under a leaf of their own, as a row is. CUSTODY.md §3."""
+    address: Address = engine.slots.take(tenant.number)
+    place = RowPlace(engine.custody.installation_id, tenant.tenant_id, hold_id, 1)
+    keys, sealed_dek = new_row(engine.custody.derive(address), place)
+    return SealedMatter(address, sealed_dek, keys.seal(Column.CONTENT, matter_ref.encode()))
+
+
+def _journal_placed(engine: Engine, unit: Unit, hold: Hold, matter_hmac: str | None) -> None:
+    times = {"review_at": hold.review_at, "expires_at": hold.expires_at}
+    codes: dict[str, str | int] = {
+        "scope": hold.scope.value,
+        "authority": hold.authority.value,
+        "placed_by": hold.placed_by,
+        **{name: at for name, at in times.items() if at is not None},
+        **({"matter": matter_hmac} if matter_hmac is not None else {}),
+    }
+    ids = [hold.hold_id] if hold.memory_id is None else [hold.hold_id, hold.memory_id]
+    engine.journal(unit, "hold_placed", ids, pseudonym=hold.subject, codes=codes)

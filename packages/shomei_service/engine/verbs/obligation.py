@@ -1,0 +1,56 @@
+"""Obligations: list what is owed, and cancel what its subject takes back. SEMANTICS.md §8, §21."""
+
+from .. import suppression
+from ..errors import Invalid, NotFound
+from ..model import (
+    Attested,
+    Caller,
+    Ground,
+    Lift,
+    Obligation,
+    ObligationKind,
+    ObligationState,
+    Scope,
+)
+from ..parts import Engine
+from ..store import memories, obligations
+
+_CANCELLABLE = frozenset(
+    {
+        ObligationKind.ERASE_ON_HOLD_RELEASE,
+        ObligationKind.ERASE_ON_RESTRICTION_LIFT,
+        ObligationKind.REVIEW_AFTER_CONSENT_WITHDRAWAL,
+        ObligationKind.ERASE_AFTER_CONSENT_WITHDRAWAL,
+    }
+)
+
+
+def listing(engine: Engine, caller: Caller) -> list[Obligation]:
+    """Return every obligation of the tenant, oldest first."""
+    caller.require(Scope.ADMIN)
+    with engine.reading(caller.tenant) as unit:
+        return obligations.everyone(unit)
+
+
+def cancel(engine: Engine, caller: Caller, obligation_id: str) -> Attested | None:
+    """Cancel what is owed; a deferred erasure's memory returns to recall, with a receipt.
+
+    Raises NotFound for an obligation that is unknown or over, Invalid for one that can not be cancelled.
+    """
+    caller.require(Scope.ADMIN)
+    with engine.unit(caller.tenant) as unit:
+        owed = obligations.lock(unit, obligation_id)
+        if owed is None or owed.state is not ObligationState.OPEN:
+            raise NotFound("no such obligation")
+        if owed.kind not in _CANCELLABLE:
+            raise Invalid("this obligation is another's to fulfil and can not be cancelled")
+        engine.journal(unit, "obligation_cancelled", [obligation_id])
+        obligations.end(unit, [obligation_id], ObligationState.CANCELLED, at=engine.clock.now())
+        if owed.kind is not ObligationKind.ERASE_ON_HOLD_RELEASE or owed.memory_id is None:
+            return None
+        obligations.undefer(unit, owed.memory_id)
+        if memories.lock(unit, owed.memory_id) is None:
+            return None
+        return suppression.lift(
+            engine, unit, owed.memory_id, [Ground.DEFERRED_HOLD], Lift.LIFTED, actor=caller.actor
+        )

@@ -1,0 +1,86 @@
+"""Restrict a memory, and lift the restriction. SEMANTICS.md §6 (GDPR Art. 18)."""
+
+from .. import deferral, disposal, policy, suppression
+from ..errors import Blocked
+from ..model import (
+    SYSTEM_GROUNDS,
+    Basis,
+    Caller,
+    Cause,
+    Ground,
+    Lift,
+    MemoryRow,
+    ObligationKind,
+    Restricted,
+    Scope,
+)
+from ..parts import Engine
+from ..store import holds, memories, obligations, restrictions, tenants
+from ..store.unit import Unit
+
+
+def restrict(engine: Engine, caller: Caller, memory_id: str, ground: Ground = Ground.REQUEST) -> Restricted:
+    """Take the memory out of recall, preserved and reversible; a ground that is open already changes nothing.
+
+    Raises NotFound, and Invalid for a ground that only the engine may set.
+    """
+    caller.require(Scope.ADMIN)
+    policy.require_settable(ground)
+    with engine.unit(caller.tenant) as unit:
+        row = policy.require_present(memories.lock(unit, memory_id))
+        was_restricted = row.grounds > 0
+        receipts = suppression.apply(engine, unit, [row.memory_id], ground, actor=caller.actor)
+    receipt = receipts.get(row.memory_id)
+    return Restricted(row.memory_id, restricted=True, changed=not was_restricted, receipt=receipt)
+
+
+def lift(engine: Engine, caller: Caller, memory_id: str, *, notice_sent_at: int | None = None) -> Restricted:
+    """Lift the grounds that callers set; the engine's own stay, and while erasure is owed nothing is lifted.
+
+    Raises NotFound, and Blocked when the tenant's policy wants a notice first (Art. 18(3)).
+    """
+    caller.require(Scope.ADMIN)
+    intent_id = None
+    with engine.unit(caller.tenant) as unit:
+        row = policy.require_present(memories.lock(unit, memory_id))
+        known = restrictions.grounds_of(unit, row.memory_id)
+        if Ground.DEFERRED_HOLD in known:
+            return Restricted(
+                row.memory_id, restricted=True, changed=False, receipt=None, code="erasure_deferred"
+            )
+        mine = sorted(known - SYSTEM_GROUNDS)
+        if mine and tenants.get(unit).policies.notice_before_lift and notice_sent_at is None:
+            raise Blocked("the person must be told before a restriction is lifted; give notice_sent_at")
+        receipt = suppression.lift(
+            engine,
+            unit,
+            row.memory_id,
+            mine,
+            Lift.LIFTED,
+            actor=caller.actor,
+            notice_recorded=notice_sent_at is not None,
+        )
+        remaining = known & SYSTEM_GROUNDS
+        if receipt is not None and not remaining:
+            intent_id = _fire(engine, unit, row, caller.actor)
+    if intent_id is not None:
+        disposal.carry_out(engine, caller.tenant, intent_id)
+    code = Lift.LIFTED.value if receipt is not None else None
+    return Restricted(
+        row.memory_id, restricted=bool(remaining), changed=receipt is not None, receipt=receipt, code=code
+    )
+
+
+def _fire(engine: Engine, unit: Unit, row: MemoryRow, actor: str) -> str | None:
+    """Begin the erasure that waited for the restriction to end; hand it to a hold if there is one."""
+    owed = obligations.open_for(unit, [row.memory_id], [ObligationKind.ERASE_ON_RESTRICTION_LIFT])
+    if not owed:
+        return None
+    if holds.held_among(unit, [row.memory_id]):
+        deferral.defer(engine, unit, [row], Cause.RETENTION_EXPIRED, actor=actor, ground=None)
+        return None
+    intent = disposal.new_intent(
+        engine, cause=Cause.RETENTION_EXPIRED, basis=Basis.NO_LONGER_NECESSARY, actor=actor
+    )
+    disposal.intend(engine, unit, intent, [row])
+    return intent.intent_id

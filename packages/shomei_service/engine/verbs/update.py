@@ -1,0 +1,102 @@
+"""Update a memory: revoke and recreate. SEMANTICS.md §9 (GDPR Art. 16)."""
+
+from dataclasses import replace
+
+from .. import admission, disposal, policy
+from ..admission import Admission, Standing
+from ..errors import NotFound
+from ..model import (
+    Basis,
+    Caller,
+    Cause,
+    EdgeKind,
+    Life,
+    MemoryId,
+    MemoryRow,
+    NewMemory,
+    Scope,
+    Updated,
+)
+from ..parts import Engine
+from ..store import consents, holds, lineage, memories, restrictions, tenants
+from ..store.lineage import Edge
+from ..store.unit import Unit
+
+
+def update(engine: Engine, caller: Caller, memory_id: str, text: str) -> Updated:
+    """Erase the memory and put its successor in its place: one transition, one receipt.
+
+    Raises NotFound; Held under a legal hold; Blocked when restricted, without consent or expired, which are
+    one answer; Invalid or TooLarge for the text; ErasurePending when it has begun and will finish by itself.
+    """
+    caller.require(Scope.ADMIN)
+    policy.require_text(text)
+    # 1. Seal the successor before the transaction: it is work no other writer should wait for.
+    with engine.reading(caller.tenant) as unit:
+        row = _require_updatable(engine, unit, memories.find(unit, memory_id))
+        tenant = tenants.get(unit)
+        purposes = consents.purposes_of(unit, memory_id)
+    content = engine.rows.open_content(caller.tenant, row)
+    new = NewMemory(
+        text=text,
+        user_id=content.user_id,
+        semantic_type=content.semantic_type,
+        metadata=content.metadata,
+        lawful_basis=row.lawful_basis,
+        purposes=purposes,
+    )
+    successor = admission.prepare(engine, tenant, new)
+    intent = disposal.new_intent(
+        engine,
+        cause=Cause.SUPERSEDED_UPDATE,
+        basis=Basis.UNSPECIFIED,
+        actor=caller.actor,
+        successor_id=successor.row.memory_id,
+    )
+    with engine.unit(caller.tenant) as unit:
+        # 2. Ask again under the lock, then store the successor where nobody sees it yet.
+        row = _require_updatable(engine, unit, memories.lock(unit, memory_id))
+        _store_pending(unit, row, successor)
+        disposal.intend(engine, unit, intent, [row])
+    # 3. Destroy the predecessor's key; its tombstone, the receipt and the live successor come together.
+    disposed = disposal.carry_out(engine, caller.tenant, intent.intent_id)
+    if disposed is not None:
+        receipt = disposed.erased[0].receipt
+    else:
+        with engine.reading(caller.tenant) as unit:
+            found = disposal.proofs(unit, [row.memory_id])
+        if not found:
+            raise NotFound("no such memory")
+        receipt = found[0].receipt
+    return Updated(successor.row.memory_id, row.memory_id, text, receipt)
+
+
+def _require_updatable(engine: Engine, unit: Unit, row: MemoryRow | None) -> MemoryRow:
+    row = policy.require_present(row)
+    policy.require_unheld(held=bool(holds.held_among(unit, [row.memory_id])))
+    now = engine.clock.now()
+    policy.require_updatable(
+        row, now, sources_recallable=not restrictions.hidden_sources(unit, row.memory_id, now)
+    )
+    return row
+
+
+def _store_pending(unit: Unit, row: MemoryRow, successor: Admission) -> None:
+    """Carry governance over: subjects, basis, purposes, deadline and lineage."""
+    sources = tuple(lineage.sources_of(unit, row.memory_id))
+    pending = replace(
+        successor.row,
+        life=Life.PENDING,
+        lawful_basis=row.lawful_basis,
+        source_kind=row.source_kind,
+        expires_at=row.expires_at,
+        consented=row.consented,
+    )
+    standing = Standing(
+        replace(successor.new, derived_from=sources),
+        lineage.subjects_of(unit, [row.memory_id]),
+        consented=row.consented,
+        held=False,
+    )
+    admission.store(unit, [successor], [pending], [standing])
+    lineage.put_edges(unit, [Edge(EdgeKind.SUPERSEDES, pending.memory_id, MemoryId(row.memory_id))])
