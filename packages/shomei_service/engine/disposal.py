@@ -16,19 +16,19 @@ from .model import (
     Basis,
     Cause,
     Erased,
+    MemoryId,
     MemoryRow,
     Pseudonym,
     Tenant,
     TenantId,
     Tombstone,
-    new_id,
 )
 from .parts import Engine
 from .receipts import bodies
 from .receipts.bodies import Draft, KeyDestruction
 from .receipts.commitments import Commitments
 from .receipts.content_free import require_content_free
-from .store import intents, memories, tenants, tombstones
+from .store import intents, memories, receipts, tenants, tombstones
 from .store.intents import Intent
 from .store.unit import Unit
 
@@ -40,7 +40,6 @@ _SECONDS_A_DAY = 86_400
 class Disposed:
     """What carrying out an intent came to."""
 
-    intent: Intent
     erased: list[Erased]
     closure: Attested | None
 
@@ -50,20 +49,22 @@ def intend(
     unit: Unit,
     rows: Sequence[MemoryRow],
     *,
+    intent_id: str,
     cause: Cause,
     basis: Basis,
     actor: str,
     subject: Pseudonym | None = None,
-) -> Intent:
+) -> None:
     """Take the rows out of recall for good, durably once the unit commits (E1).
 
-    The receipts are drafted and screened and the signer is probed first: after this there is no way back.
+    The id is one that `flights.reserved` gave out. The receipts are drafted and screened and the signer
+    is probed first: after this there is no way back.
     """
     engine.probe_signer()
     tenant = tenants.get(unit)
     commitments = engine.commitments(tenant)
     intent = Intent(
-        intent_id=new_id("obl_"),
+        intent_id=intent_id,
         cause=cause,
         basis=basis,
         actor=actor,
@@ -78,7 +79,27 @@ def intend(
     failpoint("e1.before")
     intents.put(unit, intent)
     memories.mark_erasing(unit, [row.memory_id for row in rows], intent.intent_id)
-    return intent
+
+
+def fulfil(engine: Engine, tenant_id: TenantId, intent_id: str, owed: Sequence[MemoryId]) -> Disposed:
+    """Carry out the caller's own intent and return every proof that is owed; otherwise as `carry_out`.
+
+    Another process may have been quicker with all of it or with some: what it did is on record.
+    """
+    disposed = carry_out(engine, tenant_id, intent_id)
+    erased = {one.memory_id: one for one in disposed.erased} if disposed else {}
+    if disposed is not None and len(erased) == len(owed):
+        return disposed
+    with engine.reading(tenant_id) as unit:
+        closure = receipts.naming(unit, bodies.Schema.SUBJECT_CLOSURE, intent_id)
+        erased |= _recorded(unit, [memory_id for memory_id in owed if memory_id not in erased])
+    return Disposed([erased[memory_id] for memory_id in owed], closure)
+
+
+def _recorded(unit: Unit, ids: Sequence[MemoryId]) -> dict[MemoryId, Erased]:
+    stones = [stone for memory_id in ids if (stone := tombstones.of_memory(unit, memory_id))]
+    statements = receipts.of_hashes(unit, [stone.receipt_hash for stone in stones])
+    return {one.memory_id: Erased(one.memory_id, statements[one.receipt_hash]) for one in stones}
 
 
 def carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed | None:
@@ -124,7 +145,7 @@ def _carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed 
         failpoint("e6.mid_batch")
     engine.wake.set()  # the log is truncated right after the answer
     failpoint("answer.before")
-    return Disposed(intent, erased, closure)
+    return Disposed(erased, closure)
 
 
 def destroy(engine: Engine, leaves: Sequence[int], cause: Cause) -> Destruction:
@@ -134,8 +155,9 @@ def destroy(engine: Engine, leaves: Sequence[int], cause: Cause) -> Destruction:
     receipt is issued.
     """
     addresses = [Address(leaf) for leaf in leaves]
-    punctures = [Puncture(address, cause.value) for address in addresses]
-    destroyed = engine.custody.puncture(punctures, now=engine.clock.now())
+    asked = [Puncture(address, cause.value) for address in addresses]
+    destroyed = engine.custody.puncture(asked, now=engine.clock.now())
+    engine.custody.refresh()  # another process may have done it; what is in memory here must go too
     for address in addresses:
         try:
             engine.custody.derive(address)
@@ -212,10 +234,7 @@ def _retire(
     bury(unit, commitments, rows, attested, at=destroyed.at, cause=intent.cause)
     intents.count_erased(unit, intent.intent_id, len(rows))
     tenants.advance_epoch(unit.connection, destroyed.epoch_after)
-    return [
-        Erased(row.memory_id, destruction.key_custody, [_retirement(commitments, row)], receipt)
-        for row, receipt in zip(rows, attested, strict=True)
-    ]
+    return [Erased(row.memory_id, receipt) for row, receipt in zip(rows, attested, strict=True)]
 
 
 def bury(

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shomei_memory_verify.canonical import canonical_bytes
 
@@ -13,7 +13,7 @@ from .custody import Address, Custody, address
 from .custody.sealing import commitment_key
 from .errors import SigningFault
 from .indexes import Indexes
-from .model import Attested, Clock, JsonObject, Tenant, TenantId
+from .model import Attested, Clock, JsonObject, Tenant, TenantId, new_id
 from .recall.embedder import Embedder, EmbedderFault
 from .recall.features import Floats
 from .receipts.bodies import Draft
@@ -211,14 +211,38 @@ class Flights:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._flying: dict[str, threading.Lock] = {}
+        self._flying: dict[str, _Flight] = {}
 
     @contextmanager
     def alone(self, intent_id: str) -> Generator[None]:
-        """Enter when nobody else in this process is carrying out the intent."""
+        """Enter when no other thread is carrying out the intent; whoever is inside may re-enter."""
         with self._lock:
-            flight = self._flying.setdefault(intent_id, threading.Lock())
-        with flight:
-            yield
-        with self._lock:
-            self._flying.pop(intent_id, None)
+            flight = self._flying.setdefault(intent_id, _Flight())
+            flight.aboard += 1
+        try:
+            with flight.turn:
+                yield
+        finally:
+            with self._lock:
+                flight.aboard -= 1
+                if not flight.aboard:
+                    del self._flying[intent_id]
+
+    @contextmanager
+    def reserved(self) -> Generator[str]:
+        """Yield the id for an intent that, while the block lasts, only this thread carries out.
+
+        Whoever asked for an erasure is owed its proof: upkeep and other callers, which see the intent
+        from its commit on, wait.
+        """
+        intent_id = new_id("obl_")
+        with self.alone(intent_id):
+            yield intent_id
+
+
+@dataclass(slots=True)
+class _Flight:
+    """Whose turn it is, and how many threads are at it or wait."""
+
+    turn: AbstractContextManager[object] = field(default_factory=threading.RLock)
+    aboard: int = 0
