@@ -4,7 +4,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 
 from shomei_memory_verify.canonical import canonical_bytes
@@ -179,11 +179,10 @@ class Engine:
         self._marked_at[tenant_id] = now
 
     def close(self) -> None:
-        """Write the log marks, then close database and custody."""
-        for tenant_id in list(self._marked_at):
-            self.mark_log(tenant_id, always=True)
-        self.store.close()
-        self.custody.close()
+        """Write the log marks, then close database and custody, whatever fails on the way."""
+        with closing(self.custody), closing(self.store):
+            for tenant_id in list(self._marked_at):
+                self.mark_log(tenant_id, always=True)
 
 
 class Slots:
