@@ -34,7 +34,7 @@ def relayed(answer: JsonObject, *, fit: Fit, secret: str, is_error: bool = False
     fitted = fit(answer) if size(answer) > MAX_TEXT_BYTES else answer
     screen.admit(fitted)
     text = rendered(fitted)
-    plain = _SURROGATE.sub("\ufffd", text).replace(secret, "[redacted]")
+    plain = screen.without(secret, _SURROGATE.sub("\ufffd", text))
     return Answer(plain, fitted if plain == text else cast(JsonObject, json.loads(plain)), is_error)
 
 

@@ -181,7 +181,7 @@ def _detail(content: bytes | None, key: str) -> str:
 def _fixed(detail: object, key: str) -> str:
     if not isinstance(detail, str):
         return ""
-    plain = _CONTROL.sub(" ", detail).replace(key, "[redacted]").encode("utf-8", "replace").decode()
+    plain = screen.without(key, _CONTROL.sub(" ", detail)).encode("utf-8", "replace").decode()
     return "" if _FOREIGN.search(plain) else plain.strip()[:MAX_DETAIL_CHARACTERS]
 
 

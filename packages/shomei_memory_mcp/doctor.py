@@ -136,6 +136,8 @@ def _scope(signer: str, holds: str) -> Finding:
         return Finding("scope", False, "the service does not accept SHOMEI_MCP_API_KEY")
     texts = {
         "200": "admin: all ten tools",
+        # The service looks at the scope before it says that it has no such action.
+        "501": "admin: all ten tools",
         "403": "data: update, delete, forget and restrict will be refused (403)",
     }
     return Finding("scope", holds in texts, texts.get(holds, f"unclear: HTTP {holds}"))

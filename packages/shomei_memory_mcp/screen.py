@@ -15,6 +15,7 @@ from shomei_memory_mcp.inputs import JsonObject
 from shomei_memory_mcp.refusals import Withheld
 
 MAX_DEPTH = 100  # a receipt may nest 64 levels and lies three deep in an answer
+MIN_SECRET_CHARACTERS = 8  # ours have 64; cutting a short test key out of texts would only mangle them
 MAX_NODES = 100_000  # a 64 KiB answer cannot hold a third of that
 
 # Names that pass although one of the words below is in them: public by contract.
@@ -48,6 +49,11 @@ def parse(body: bytes) -> JsonObject:
     if not isinstance(value, dict):
         raise Withheld("it is not a JSON object")
     return cast(JsonObject, value)
+
+
+def without(secret: str, text: str) -> str:
+    """Return the text with the key cut out, wherever it stands."""
+    return text.replace(secret, "[redacted]") if len(secret) >= MIN_SECRET_CHARACTERS else text
 
 
 def admit(answer: JsonObject) -> None:

@@ -15,7 +15,7 @@ from shomei_memory_mcp.refusals import SettingsRefused
 USAGE: Final = """\
 usage: shomei-memory-mcp [--require-key]
        shomei-memory-mcp connect HOST [--print]
-       shomei-memory-mcp doctor
+       shomei-memory-mcp doctor [--json]
        shomei-memory-mcp --version | --help
 
 Serves ten governed memory tools to an MCP host over stdin and stdout.
@@ -50,17 +50,22 @@ def run_relay(*, require_key: bool) -> NoReturn:
         given = settings.read(os.environ)
     except SettingsRefused as refused:
         _stop(str(refused), MISUSED)
-    if given.api_key is None:
-        if require_key:
-            _stop("SHOMEI_MCP_API_KEY is not set, and --require-key was given", MISUSED)
-        _say("SHOMEI_MCP_API_KEY is not set: only verify_receipt can work")
+    if given.api_key is None and require_key:
+        _stop("SHOMEI_MCP_API_KEY is not set, and --require-key was given", MISUSED)
     try:
         from shomei_memory_mcp import serving
     except ImportError:
         _stop(EXTRA_LINE, FAILED)
+    if given.api_key is None:
+        _say("SHOMEI_MCP_API_KEY is not set: only verify_receipt can work")
+    if os.isatty(edges.source):
+        _say("waiting for an MCP host on stdin; see --help")
     gc.freeze()
     gc.enable()
-    serving.run(given, edges)
+    try:
+        serving.run(given, edges)
+    except Exception:  # noqa: BLE001 - a traceback may carry what was being relayed
+        _stop("the relay failed", FAILED)
     wire.leave()
 
 
@@ -90,8 +95,10 @@ def _other_command(arguments: Sequence[str]) -> int:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"{PROGRAM}: {line}\n")
-    sys.stderr.flush()
+    # A host may start programs with stderr closed; there is then nobody to tell.
+    if sys.stderr is not None:
+        sys.stderr.write(f"{PROGRAM}: {line}\n")
+        sys.stderr.flush()
 
 
 def _stop(line: str, code: int) -> NoReturn:

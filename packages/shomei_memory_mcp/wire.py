@@ -35,14 +35,12 @@ def claim() -> Wire:
     Raises OSError when stdin or stdout is not open.
     """
     wire = Wire(_above_standard(0), _above_standard(1), os.getppid())
+    # With stderr closed the null device takes its place, and stays there.
     null = os.open(os.devnull, os.O_RDWR)
-    try:
-        os.fstat(2)
-    except OSError:
-        os.dup2(null, 2)
     os.dup2(null, 0)
     os.dup2(2, 1)
-    os.close(null)
+    if null >= _FIRST_FREE_FD:
+        os.close(null)
     sys.stdout = sys.stderr
     return wire
 

@@ -158,7 +158,15 @@ def _take_fields(envelope: object) -> SignedReceipt:
             raise Malformed(f"{name} is missing or not a string")
     if type(members.get("body")) is not dict:
         raise Malformed("body is missing or not an object")
-    return SignedReceipt(**cast("_Fields", {name: members[name] for name in _FIELDS}))
+    fields = cast("_Fields", members)
+    return SignedReceipt(
+        fields["schema"],
+        fields["receipt_hash"],
+        fields["signer_id"],
+        fields["public_key_hex"],
+        fields["signature_hex"],
+        fields["body"],
+    )
 
 
 def _copy_of(receipt: object) -> object:

@@ -19,8 +19,8 @@ _LONGEST_INTEGER = 17
 _EXPONENT_FORM = 1e21
 
 _ESCAPE = re.compile(r"\\.", re.DOTALL)
-_NOT_BRACKETS = re.compile(r"[^\[\]{}]+")
-_ONE_KIND = str.maketrans("{}", "[]")
+_NOT_BRACKETS = bytes(code for code in range(256) if code not in b"[]{}")
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
 
 
 class Malformed(ValueError):
@@ -88,13 +88,15 @@ def _require_size(text: str) -> bool:
 
 def _require_depth(text: str, *, escaped: bool) -> None:
     """Refuse nesting beyond the cap before the parser sees it."""
-    if text.count("{") + text.count("[") <= MAX_DEPTH:
+    # Where one object follows another, one was closed: not every opening bracket can be open at a time.
+    followers = text.count("},{") + text.count("}, {")
+    if text.count("{") + text.count("[") - followers <= MAX_DEPTH:
         return
     # Once escapes are gone, every second piece between quotes lies outside the strings.
     outside = (_ESCAPE.sub("", text) if escaped else text).split('"')[::2]
-    brackets = _NOT_BRACKETS.sub("", "".join(outside)).translate(_ONE_KIND)
+    brackets = "".join(outside).encode().translate(_ONE_KIND, _NOT_BRACKETS)
     for _ in range(MAX_DEPTH):
-        fewer = brackets.replace("[]", "")  # takes away the innermost level
+        fewer = brackets.replace(b"[]", b"")  # takes away the innermost level
         if len(fewer) == len(brackets):
             break
         brackets = fewer

@@ -5,7 +5,7 @@ Opening never creates: a missing database, custody store or key refuses to start
 
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
 from .engine import failpoints, recovery
@@ -48,22 +48,11 @@ def install(settings: Settings) -> Installed:
     require_vacant(settings)
     for directory in (settings.data, settings.custody_store, settings.keys):
         make_private(directory)
-    now = SystemClock().now()
-    installation_id = new_id("ins_")
-    signer = _signer(settings, create=True)
-    provider = LocalFile.initialise(settings.keys / "custody")
-    custody = Custody.create(settings.custody_database, provider, installation_id=installation_id, now=now)
-    store = Store.create(settings.database)
-    with store.transaction() as connection:
-        tenants.put_installation(connection, installation_id, at=now)
-    engine = _engine(settings, store, custody, signer)
-    try:
+    with held(settings, alone=True), closing(_create(settings)) as engine:
         tenant = access.create_tenant(engine, "default")
         admin = access.create_key(engine, tenant.tenant_id, Scope.ADMIN)
         data = access.create_key(engine, tenant.tenant_id, Scope.DATA)
-    finally:
-        engine.close()
-    return Installed(tenant, admin, data, signer.public_key_hex if signer else None)
+        return Installed(tenant, admin, data, engine.signer.public_key_hex if engine.signer else None)
 
 
 @contextmanager
@@ -75,27 +64,52 @@ def opened(settings: Settings, *, alone: bool = False) -> Generator[Engine]:
     """
     _require_allowed(settings)
     failpoints.arm(settings.failpoints)
-    with held(settings, alone=alone) as is_alone:
-        engine = _open(settings)
-        try:
-            if is_alone:
-                recovery.recover(engine)
-            yield engine
-        finally:
-            engine.close()
+    with held(settings, alone=alone) as is_alone, closing(_open(settings)) as engine:
+        if is_alone:
+            recovery.recover(engine)
+        yield engine
+
+
+def _create(settings: Settings) -> Engine:
+    now = SystemClock().now()
+    installation_id = new_id("ins_")
+    signer = _signer(settings, create=True)
+    provider = LocalFile.initialise(settings.keys / "custody")
+    with ExitStack() as undo:
+        custody = Custody.create(
+            settings.custody_database, provider, installation_id=installation_id, now=now
+        )
+        undo.callback(custody.close)
+        store = Store.create(settings.database)
+        undo.callback(store.close)
+        with store.transaction() as connection:
+            tenants.put_installation(connection, installation_id, at=now)
+        engine = _engine(settings, store, custody, signer)
+        undo.pop_all()
+    return engine
 
 
 def _open(settings: Settings) -> Engine:
-    store = Store.open(settings.database)
-    installation_id, seen = recovery.seen(store)
-    custody = Custody.open(
-        settings.custody_database,
-        LocalFile(settings.keys / "custody"),
-        installation_id=installation_id,
-        seen=seen,
-        now=SystemClock().now(),
-    )
-    return _engine(settings, store, custody, _signer(settings, create=False))
+    # 1. Look at everything without a trace: a refusal must leave every byte as it was.
+    with Store.looking(settings.database) as looked_at:
+        installation_id, seen = recovery.seen(looked_at)
+    signer = _signer(settings, create=False)
+    provider = LocalFile(settings.keys / "custody")
+    with ExitStack() as undo:
+        # 2. Custody does the same before it repairs anything, and only then is the database opened.
+        custody = Custody.open(
+            settings.custody_database,
+            provider,
+            installation_id=installation_id,
+            seen=seen,
+            now=SystemClock().now(),
+        )
+        undo.callback(custody.close)
+        store = Store.open(settings.database)
+        undo.callback(store.close)
+        engine = _engine(settings, store, custody, signer)
+        undo.pop_all()
+    return engine
 
 
 def _engine(settings: Settings, store: Store, custody: Custody, signer: ReceiptSigner | None) -> Engine:

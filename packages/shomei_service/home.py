@@ -1,6 +1,7 @@
 """The home directory: private from creation, and one server at a time on it. CONTRACT.md §4-§5."""
 
 import fcntl
+import os
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -38,7 +39,8 @@ def held(settings: Settings, *, alone: bool) -> Generator[bool]:
     if settings.database_url is not None or not settings.data.is_dir():
         yield True
         return
-    with (settings.data / _LOCK).open("a") as lock:
+    private = os.open(settings.data / _LOCK, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(private, "a") as lock:
         free = _take(lock.fileno(), patience=_WAIT_S if alone else 0)
         if alone and not free:
             raise StartRefused("another shomei serve already runs on this home")

@@ -99,6 +99,13 @@ def copied(home: Home, folder: Path) -> Home:
     return replace(home, settings=home.settings.model_copy(update={"home": folder / "home"}))
 
 
+def snapshot(home: Home) -> dict[str, bytes]:
+    """Return every file of an installation, but SQLite's shared memory, which is no data."""
+    root = home.settings.home
+    files = [path for path in root.rglob("*") if path.is_file() and not path.name.endswith("-shm")]
+    return {str(path.relative_to(root)): path.read_bytes() for path in files}
+
+
 def stored(folder: Path, news: list[NewMemory]) -> Stored:
     """Make an installation that holds these memories."""
     home = new_home(folder)

@@ -110,7 +110,7 @@ def test_an_auditor_recomputes_the_closed_set(house: House) -> None:
     assert closure is not None
     with house.engine.reading(house.data.tenant) as unit:
         tenant = tenants.get(unit)
-        stones = tombstones.of_subject(unit, closure.body["subject_pseudonym"])  # type: ignore[arg-type]
+        stones = tombstones.about(unit, closure.body["subject_pseudonym"])  # type: ignore[arg-type]
     key = commitment_key(house.engine.custody.derive(address(tenant.number, 0)))
 
     def mac(label: str, data: bytes) -> str:

@@ -250,6 +250,11 @@ def test_the_key_is_cut_out_of_whatever_is_relayed() -> None:
     assert KEY not in answer.text
 
 
+def test_a_short_key_mangles_no_text() -> None:
+    body = {"results": [{"memory": "text", "id": "lm_1"}]}
+    assert relay(body, "search_memory", api_key="e").structured == body
+
+
 def test_lone_surrogates_are_replaced() -> None:
     answer = relay(b'{"results": [{"memory": "a\\ud800b\\udc00c\\ud83d\\ude80"}]}', "search_memory")
     assert answer.structured == {"results": [{"memory": "a\ufffdb\ufffdc\U0001f680"}]}

@@ -295,6 +295,7 @@ def examined(environ: dict[str, str], capsys: pytest.CaptureFixture[str]) -> tup
     ("holds", "good", "scope"),
     [
         (200, True, "admin: all ten tools"),
+        (501, True, "admin: all ten tools"),
         (403, True, "data: update, delete,"),
         (500, False, "unclear: HTTP 500"),
     ],

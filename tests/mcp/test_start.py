@@ -1,6 +1,7 @@
 """How the relay starts (DEV-39): what it imports, what stops it, and what it says then."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -69,7 +70,7 @@ def test_without_the_extra_one_line_names_it(missing: str, tmp_path: Path) -> No
         "            raise ModuleNotFoundError(name=name)\n"
         "sys.meta_path.insert(0, Absent())\n"
     )
-    env = environment(PYTHONPATH=str(tmp_path))
+    env = environment(PYTHONPATH=str(tmp_path), SHOMEI_MCP_API_KEY="")
     command = [sys.executable, "-m", "shomei_memory_mcp.server"]
     done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
     assert (done.returncode, done.stdout) == (1, b"")
@@ -141,9 +142,10 @@ def test_a_closed_stderr_does_not_put_words_on_the_wire() -> None:
     script = (
         "import os, sys; os.close(2); sys.argv = ['x']; from shomei_memory_mcp.server import main; main()"
     )
-    with Host(environment(), command=[sys.executable, "-c", script]) as host:
+    with Host(environment(SHOMEI_MCP_API_KEY=""), command=[sys.executable, "-c", script]) as host:
         host.initialize()
         assert host.request("ping")["result"] == {}
+        assert Path(f"/proc/{host.process.pid}/fd/2").readlink() == Path(os.devnull)
         assert host.end() == 0
     assert [json.loads(line)["id"] for line in host.lines] == [1, 2]
 

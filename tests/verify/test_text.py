@@ -107,6 +107,18 @@ def test_size_counts_utf8_bytes() -> None:
             assert (verify_signed_receipt(given_as).reason == "ok_unpinned") is fits
 
 
+def test_bytes_beyond_the_cap_are_not_decoded() -> None:
+    assert verify_signed_receipt(b"\xff" * MAX_BYTES).reason == "malformed: not UTF-8"
+    assert verify_signed_receipt(b"\xff" * (MAX_BYTES + 1)).reason == "malformed: larger than 65536 bytes"
+
+
+@pytest.mark.parametrize("escape", [True, False])
+def test_names_sort_by_utf16_however_they_are_spelt(escape: bool) -> None:
+    receipt = corpus.seal({"\ue000": 1, "\U00010000": 2, "schema": "s"})
+    text = json.dumps(receipt, ensure_ascii=escape)
+    assert verify_signed_receipt(text, expected_public_key_hex=corpus.PIN).reason == "ok"
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_only_members_and_spelling_may_change(data: st.DataObject) -> None:

@@ -28,11 +28,10 @@ from .parts import Engine
 from .recall.embedder import words_of
 from .receipts import bodies
 from .receipts.bodies import Draft
+from .receipts.content_free import GENERIC
 from .store import consents, holds, lineage, memories, obligations, restrictions, tenants
 from .store.lineage import Edge
 from .store.unit import Unit
-
-_NAMED_SEMANTIC_TYPES = frozenset({"GENERIC"})  # may stand in receipts in clear, like registered ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ def prepare(engine: Engine, tenant: Tenant, new: NewMemory) -> Admission:
         subject=commitments.subject(new.user_id) if new.user_id is not None else None,
         created_at=engine.clock.now(),
     )
-    named = new.semantic_type in _NAMED_SEMANTIC_TYPES | tenant.policies.semantic_types
+    named = new.semantic_type in GENERIC | tenant.policies.semantic_types
     semantic = (
         ("semantic_type", new.semantic_type)
         if named

@@ -144,8 +144,9 @@ def _closure(engine: Engine, unit: Unit, request: Request, actor: str) -> Attest
     return engine.attest(unit, [draft], actor=actor)[0]
 
 
-def recorded_closure(unit: Unit, request_id: str) -> Attested | None:
-    """Return the newest closure of a forget request, rebuilt from the log."""
-    closure_hash = obligations.closure_hash(unit, request_id)
-    row = receipts.with_hash(unit, closure_hash) if closure_hash else None
-    return receipts.attested(row) if row else None
+def recorded_closures(unit: Unit, intent_id: str) -> dict[str, Attested]:
+    """Return the closure of the forget request that an intent carried out, rebuilt from the log."""
+    closure_hash = obligations.closure_hash(unit, intent_id)
+    if closure_hash is None:
+        return {}
+    return {intent_id: receipts.of_hashes(unit, [closure_hash])[closure_hash]}

@@ -1,7 +1,5 @@
 """The end of a legal hold, and the erasures it was the last to forbid. SEMANTICS.md §7, §21."""
 
-from collections.abc import Sequence
-
 from . import disposal
 from .errors import ConfirmRequired, NotFound
 from .model import (
@@ -25,11 +23,11 @@ _OWED = (ObligationKind.ERASE_ON_HOLD_RELEASE,)
 
 
 def let_go(
-    engine: Engine, unit: Unit, hold_id: str, code: Release, *, actor: str, confirm: bool
-) -> tuple[Attested, str | None, int]:
+    engine: Engine, unit: Unit, hold_id: str, code: Release, intent_id: str, *, actor: str, confirm: bool
+) -> tuple[Attested, list[MemoryId]]:
     """End the hold and begin, in the same unit, every erasure that nothing forbids any more.
 
-    Return the receipt, the intent to carry out once the unit commits, and how many obligations fired.
+    Return the receipt and the memories that the intent, to be carried out once the unit commits, erases.
     Raises NotFound for a hold that is unknown or over, ConfirmRequired when erasures would fire unconfirmed.
     """
     hold = holds.lock(unit, hold_id)
@@ -51,16 +49,16 @@ def let_go(
         obligations_fired=len(going),
     )
     receipt = engine.attest(unit, [draft], actor=actor)[0]
-    return receipt, _begin(engine, unit, going, actor) if going else None, len(going)
-
-
-def _begin(engine: Engine, unit: Unit, going: Sequence[MemoryRow], actor: str) -> str:
-    """Mark the rows; a new hold can not slip in between, for the same unit ends the old one."""
-    intent = disposal.new_intent(
-        engine, cause=Cause.DEFERRED_HOLD_RELEASE, basis=Basis.SUBJECT_REQUEST, actor=actor
-    )
-    disposal.intend(engine, unit, intent, going)
-    return intent.intent_id
+    if going:  # a new hold can not slip in between: the same unit ends the old one
+        intent = disposal.new_intent(
+            engine,
+            intent_id,
+            cause=Cause.DEFERRED_HOLD_RELEASE,
+            basis=Basis.SUBJECT_REQUEST,
+            actor=actor,
+        )
+        disposal.intend(engine, unit, intent, going)
+    return receipt, [row.memory_id for row in going]
 
 
 def _covered(unit: Unit, hold: Hold) -> list[MemoryRow]:

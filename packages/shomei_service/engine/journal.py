@@ -26,6 +26,7 @@ from .model import (
     Pseudonym,
     Release,
     TenantId,
+    new_id,
 )
 from .parts import Engine
 from .receipts import bodies
@@ -95,7 +96,7 @@ def _hold_placed(engine: Engine, unit: Unit, line: JournalEntry) -> None:
 def _hold_released(engine: Engine, unit: Unit, line: JournalEntry) -> None:
     release = Release(str(line.codes["release"]))
     try:
-        hold_end.let_go(engine, unit, line.ids[0], release, actor=SYSTEM_ACTOR, confirm=True)
+        hold_end.let_go(engine, unit, line.ids[0], release, new_id("obl_"), actor=SYSTEM_ACTOR, confirm=True)
     except NotFound:
         return  # released already
 

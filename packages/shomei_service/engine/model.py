@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NewType, Protocol
+from typing import NewType, Protocol, cast
 
 from .errors import Forbidden
 
@@ -452,9 +452,17 @@ class Erased:
     """The proof of one erasure."""
 
     memory_id: MemoryId
-    key_custody: str
-    retirement_hashes: list[str]
     receipt: Attested
+
+    @property
+    def key_custody(self) -> str:
+        """Who held the epoch key."""
+        return cast(str, self.receipt.body["key_custody"])
+
+    @property
+    def retirement_hashes(self) -> list[str]:
+        """The marks of the vectors that were retired."""
+        return cast(list[str], self.receipt.body["retirement_hashes"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ import hashlib
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, field
 
 from shomei_memory_verify.canonical import canonical_bytes
 
@@ -13,12 +13,12 @@ from .custody import Address, Custody, address
 from .custody.sealing import commitment_key
 from .errors import SigningFault
 from .indexes import Indexes
-from .model import Attested, Clock, JsonObject, Tenant, TenantId
+from .model import Attested, Clock, JsonObject, Tenant, TenantId, new_id
 from .recall.embedder import Embedder, EmbedderFault
 from .recall.features import Floats
 from .receipts.bodies import Draft
 from .receipts.commitments import Commitments
-from .receipts.content_free import require_content_free
+from .receipts.content_free import GENERIC, require_content_free
 from .receipts.signer import ReceiptSigner
 from .rows import Rows
 from .store import receipts, tenants
@@ -124,6 +124,7 @@ class Engine:
             seq = tenant.next_seq + offset
             log: JsonObject = {"origin": tenant.log_origin, "seq": seq, "issued_at": tenant.last_applied_at}
             body: JsonObject = {"schema": draft.schema.value, **header, "log": log, **draft.fields}
+            require_content_free(body, GENERIC | tenant.policies.semantic_types)
             statement, row = self._sign(body, draft, tenant.log_origin, seq)
             attested.append(statement)
             rows.append(row)
@@ -132,7 +133,6 @@ class Engine:
         return attested
 
     def _sign(self, body: JsonObject, draft: Draft, origin: str, seq: int) -> tuple[Attested, ReceiptRow]:
-        require_content_free(body)
         text = canonical_bytes(body)
         receipt_hash = "sha256:" + hashlib.sha256(text).hexdigest()
         signer = self.signer
@@ -197,11 +197,10 @@ class Engine:
         self._marked_at[tenant_id] = now
 
     def close(self) -> None:
-        """Write the log marks, then close database and custody."""
-        for tenant_id in list(self._marked_at):
-            self.mark_log(tenant_id, always=True)
-        self.store.close()
-        self.custody.close()
+        """Write the log marks, then close database and custody, whatever fails on the way."""
+        with closing(self.custody), closing(self.store):
+            for tenant_id in list(self._marked_at):
+                self.mark_log(tenant_id, always=True)
 
 
 class Slots:
@@ -229,14 +228,38 @@ class Flights:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._flying: dict[str, threading.Lock] = {}
+        self._flying: dict[str, _Flight] = {}
 
     @contextmanager
     def alone(self, intent_id: str) -> Generator[None]:
-        """Enter when nobody else in this process is carrying out the intent."""
+        """Enter when no other thread is carrying out the intent; whoever is inside may re-enter."""
         with self._lock:
-            flight = self._flying.setdefault(intent_id, threading.Lock())
-        with flight:
-            yield
-        with self._lock:
-            self._flying.pop(intent_id, None)
+            flight = self._flying.setdefault(intent_id, _Flight())
+            flight.aboard += 1
+        try:
+            with flight.turn:
+                yield
+        finally:
+            with self._lock:
+                flight.aboard -= 1
+                if not flight.aboard:
+                    del self._flying[intent_id]
+
+    @contextmanager
+    def reserved(self) -> Generator[str]:
+        """Yield the id for an intent that, while the block lasts, only this thread carries out.
+
+        Whoever asked for an erasure is owed its proof: upkeep and other callers, which see the intent
+        from its commit on, wait.
+        """
+        intent_id = new_id("obl_")
+        with self.alone(intent_id):
+            yield intent_id
+
+
+@dataclass(slots=True)
+class _Flight:
+    """Whose turn it is, and how many threads are at it or wait."""
+
+    turn: AbstractContextManager[object] = field(default_factory=threading.RLock)
+    aboard: int = 0

@@ -19,6 +19,7 @@ from .model import (
     ObligationState,
     Release,
     TenantId,
+    new_id,
 )
 from .parts import Engine
 from .recall.embedder import Embedder, vectors_of
@@ -55,12 +56,12 @@ def end_expired_holds(engine: Engine) -> None:
     with engine.store.snapshot() as connection:
         over = holds.expired(connection, engine.clock.now())
     for tenant_id, hold_id in over:
+        intent_id = new_id("obl_")
         with engine.unit(tenant_id) as unit:
-            _, intent_id, _ = hold_end.let_go(
-                engine, unit, hold_id, Release.EXPIRED, actor=SYSTEM_ACTOR, confirm=True
+            hold_end.let_go(
+                engine, unit, hold_id, Release.EXPIRED, intent_id, actor=SYSTEM_ACTOR, confirm=True
             )
-        if intent_id is not None:
-            disposal.carry_out(engine, tenant_id, intent_id)
+        disposal.carry_out(engine, tenant_id, intent_id)
 
 
 def erase_expired(engine: Engine) -> None:
@@ -92,7 +93,7 @@ def erase_after_withdrawal(engine: Engine) -> None:
 def _erase_all(
     engine: Engine, tenant_id: TenantId, ids: Sequence[MemoryId], cause: Cause, basis: Basis
 ) -> None:
-    intent = disposal.new_intent(engine, cause=cause, basis=basis, actor=SYSTEM_ACTOR)
+    intent = disposal.new_intent(engine, new_id("obl_"), cause=cause, basis=basis, actor=SYSTEM_ACTOR)
     with engine.unit(tenant_id) as unit:
         if cause is Cause.RETENTION_EXPIRED and not tenants.get(unit).policies.erase_when_expired:
             return

@@ -125,6 +125,20 @@ def test_a_key_directory_that_became_a_file_is_unavailable(provider: LocalFile, 
             act()
 
 
+def test_two_processes_may_destroy_one_key(provider: LocalFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = provider.create("epoch-1")
+    fsync = os.fsync
+
+    def overtaken(descriptor: int) -> None:
+        monkeypatch.setattr(os, "fsync", fsync)
+        provider.destroy(handle)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", overtaken)
+    provider.destroy(handle)
+    assert provider.state(handle) is KeyState.GONE
+
+
 @pytest.mark.parametrize("room", [0, 16])
 def test_a_disk_without_room_is_unavailable(provider: LocalFile, tmp_path: Path, room: int) -> None:
     handle = provider.create("epoch-1")

@@ -223,6 +223,39 @@ def test_a_head_that_moves_between_reading_and_opening_is_read_again(home: Home,
     opened.close()
 
 
+def test_no_key_goes_that_a_head_nobody_has_opened_yet_replaced(home: Home, custody: Custody) -> None:
+    """Step P holds for each head: only whoever has opened a head may destroy what it replaced."""
+    other = home.open()
+    custody.close()
+    before = leaves(other, [300, 301, 302])
+    armed: list[bool] = []
+
+    def overtakes() -> None:
+        if armed:
+            armed.clear()
+            failpoints.arm("e3.after:raise")
+            with pytest.raises(CustodyUnavailable):
+                other.puncture(punctures([301]), now=5)  # a newer head is written, and not yet opened
+            failpoints.disarm()
+
+    opened = home.open(Meddling(LocalFile(home.keys_dir), unwrap=overtakes))
+    armed.append(True)
+    opened.puncture(punctures([300]), now=4)
+    assert len(home.key_names()) == 2
+    assert other.puncture(punctures([301]), now=6).at == 5
+    assert len(home.key_names()) == 1
+    assert leaves(other, before) == {300: None, 301: None, 302: before[302]}
+    other.close()
+    opened.close()
+
+
+def test_an_older_tree_never_replaces_a_newer_one(custody: Custody) -> None:
+    old = custody._heads.tree
+    custody.puncture(punctures([300]), now=5)
+    custody._heads.adopt(old)
+    assert (custody.epoch, leaves(custody, [300])) == (1, {300: None})
+
+
 # The turnstile alone
 
 

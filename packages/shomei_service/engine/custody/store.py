@@ -45,10 +45,7 @@ class CustodyStore:
             _create_private(where)
         store = cls(url)
         try:
-            with store.writing() as connection:
-                if inspect(connection).has_table(head.name):
-                    raise CustodyMismatch("a custody store is there already; init creates, it never replaces")
-                metadata.create_all(connection)
+            store._make_tables()
         except BaseException:
             store.close()
             raise
@@ -129,6 +126,12 @@ class CustodyStore:
             event.listen(engine, "connect", _configure)
         event.listen(engine, "begin", _begin)
         return engine
+
+    def _make_tables(self) -> None:
+        with self.writing() as connection:
+            if inspect(connection).has_table(head.name):
+                raise CustodyMismatch("a custody store is there already; init creates, it never replaces")
+            metadata.create_all(connection)
 
     @contextmanager
     def _guarded(self) -> Generator[None]:

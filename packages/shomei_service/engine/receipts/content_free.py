@@ -4,7 +4,7 @@ An allow-list by field name. A builder that gains a field without a line here ca
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 from typing import Final, cast
 
@@ -29,6 +29,7 @@ from ..model import (
 
 Rule = Callable[[object], bool]
 _LARGEST: Final = 2**53 - 1
+GENERIC: Final = frozenset({"GENERIC"})
 
 
 def _form(pattern: str) -> Rule:
@@ -74,7 +75,7 @@ _FIELDS: Final[Mapping[str, Rule]] = {
     "memory_id": _MEMORY,
     "tombstone_id": _form(r"ts_[0-9a-f]{32}"),
     "subject_pseudonym": _optional(_KEYED),
-    "semantic_type": _form(r"[A-Z0-9_]{1,64}"),  # GENERIC or one that is registered
+    "semantic_type": _form(r"[A-Z0-9_]{1,64}"),  # and one of the tenant's, see below
     "semantic_type_ref": _KEYED,
     "lawful_basis": _enum(LawfulBasis),
     "purpose_codes": _list_of(_form(r"[a-z0-9_]{1,64}")),
@@ -149,7 +150,10 @@ def _is_object(value: object, rules: Mapping[str, Rule], *, complete: bool = Fal
     return all(name in rules and rules[name](item) for name, item in fields.items())
 
 
-def require_content_free(body: Mapping[str, Json]) -> None:
-    """Raise EgressFault unless every field is known and every value has its field's content-free form."""
-    if not _is_object(body, _FIELDS):
+def require_content_free(body: Mapping[str, Json], semantic_types: Collection[str] = GENERIC) -> None:
+    """Raise EgressFault unless every field is known and every value has its field's content-free form.
+
+    A semantic type is a caller's word: it passes only if the tenant's operator registered it.
+    """
+    if not _is_object(body, _FIELDS) or body.get("semantic_type", "GENERIC") not in semantic_types:
         raise EgressFault("a receipt body holds a field or a value that is not known to be content-free")

@@ -1,12 +1,12 @@
 """The receipt log as rows: the signed text, and what an envelope is rebuilt from."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import insert, select
+from sqlalchemy import RowMapping, insert, select
 
-from ..model import Attested, JsonObject
+from ..model import Attested
 from .records import record
 from .tables import receipts
 from .unit import Unit
@@ -28,6 +28,8 @@ class ReceiptRow:
 
 
 _COLUMNS = [column for column in receipts.c if column.name != "tenant_id"]
+_SIGNED = ("schema", "receipt_hash", "signer_id", "public_key_hex", "signature_hex")
+_IN_CHUNK = 500  # bound parameters in one statement; SQLite's old default allows 999
 
 
 def put(unit: Unit, rows: Sequence[ReceiptRow]) -> None:
@@ -52,31 +54,6 @@ def page(unit: Unit, origin: str, after_seq: int, limit: int) -> list[ReceiptRow
     return [record(ReceiptRow, row) for row in unit.connection.execute(query).mappings()]
 
 
-def with_hash(unit: Unit, receipt_hash: str) -> ReceiptRow | None:
-    """Return the receipt with this hash."""
-    query = select(*_COLUMNS).where(
-        receipts.c.tenant_id == unit.tenant, receipts.c.receipt_hash == receipt_hash
-    )
-    row = unit.connection.execute(query).mappings().first()
-    return record(ReceiptRow, row) if row else None
-
-
-def attested(row: ReceiptRow) -> Attested:
-    """Return a stored receipt as the statement it is, envelope included where it was signed."""
-    body: JsonObject = json.loads(row.body)
-    envelope: JsonObject | None = None
-    if row.signature_hex is not None:
-        envelope = {
-            "schema": row.schema,
-            "receipt_hash": row.receipt_hash,
-            "signer_id": row.signer_id,
-            "public_key_hex": row.public_key_hex,
-            "signature_hex": row.signature_hex,
-            "body": body,
-        }
-    return Attested(body, row.receipt_hash, envelope)
-
-
 def hash_of_memory(unit: Unit, memory_id: str) -> str | None:
     """Return the hash of the newest receipt about a memory."""
     query = (
@@ -86,3 +63,31 @@ def hash_of_memory(unit: Unit, memory_id: str) -> str | None:
         .limit(1)
     )
     return unit.connection.execute(query).scalar()
+
+
+def of_hashes(unit: Unit, hashes: Iterable[str]) -> dict[str, Attested]:
+    """Return these receipts as they were attested, by hash."""
+    found: dict[str, Attested] = {}
+    wanted = sorted(hashes)
+    for start in range(0, len(wanted), _IN_CHUNK):
+        query = select(*_COLUMNS).where(
+            receipts.c.tenant_id == unit.tenant,
+            receipts.c.receipt_hash.in_(wanted[start : start + _IN_CHUNK]),
+        )
+        found |= {row["receipt_hash"]: _attested(row) for row in unit.connection.execute(query).mappings()}
+    return found
+
+
+def naming(unit: Unit, schema: str, opaque_id: str) -> Attested | None:
+    """Return the receipt of a schema whose body names this id; None if there is none."""
+    query = select(*_COLUMNS).where(
+        receipts.c.tenant_id == unit.tenant, receipts.c.schema == schema, receipts.c.body.contains(opaque_id)
+    )
+    row = unit.connection.execute(query).mappings().first()
+    return _attested(row) if row else None
+
+
+def _attested(row: RowMapping) -> Attested:
+    body = json.loads(row["body"])
+    envelope = {name: row[name] for name in _SIGNED} | {"body": body} if row["signature_hex"] else None
+    return Attested(body, row["receipt_hash"], envelope)

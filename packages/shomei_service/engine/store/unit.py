@@ -10,8 +10,9 @@ from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -41,18 +42,11 @@ class Unit:
 class Store:
     """The database, opened. Made by `create` or `open`, never by guessing which of the two is meant."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, read_only: bool = False) -> None:
         self._url = make_url(url)
         self.is_sqlite: bool = self._url.get_backend_name() == "sqlite"
         self._writing: AbstractContextManager[object] = threading.RLock() if self.is_sqlite else nullcontext()
-        self._engine: Engine = create_engine(
-            self._url,
-            hide_parameters=True,
-            **({"connect_args": {"timeout": _BUSY_TIMEOUT_S}} if self.is_sqlite else {"pool_pre_ping": True}),
-        )
-        if self.is_sqlite:
-            event.listen(self._engine, "connect", _configure_sqlite)
-            event.listen(self._engine, "begin", _begin_sqlite)
+        self._engine: Engine = _connect(self._url, read_only=read_only)
 
     @property
     def path(self) -> Path | None:
@@ -74,21 +68,30 @@ class Store:
         return store
 
     @classmethod
-    def open(cls, url: str) -> "Store":
-        """Open an existing database at the newest schema, or raise StartRefused and change nothing."""
-        store = cls.existing(url)
-        with store.snapshot() as connection:
-            found = schema.current(connection)
-        if found is None:
-            raise StartRefused("the database is empty; run shomei init first")
-        if found != schema.newest():
-            raise StartRefused("the database is not at this version's schema; run shomei migrate")
-        return store
+    @contextmanager
+    def looking(cls, url: str) -> Generator["Store"]:
+        """Yield an existing database at the newest schema for reading, and leave no trace of having looked.
+
+        Raises StartRefused if there is none. Whoever may still refuse looks first and opens after.
+        """
+        store = cls.existing(url, read_only=True)
+        try:
+            with store.snapshot() as connection:
+                _require_newest(connection)
+            yield store
+        finally:
+            store.close()
 
     @classmethod
-    def existing(cls, url: str) -> "Store":
+    def open(cls, url: str) -> "Store":
+        """Open an existing database at the newest schema, or raise StartRefused and change nothing."""
+        with cls.looking(url):
+            return cls.existing(url)
+
+    @classmethod
+    def existing(cls, url: str, *, read_only: bool = False) -> "Store":
         """Connect to a database that is there, at whatever schema. Raise StartRefused if none is."""
-        store = cls(url)
+        store = cls(url, read_only=read_only)
         if store.path is not None and not store.path.is_file():
             raise StartRefused("there is no database here; run shomei init first")
         return store
@@ -155,6 +158,41 @@ def _as_unavailable() -> Generator[None]:
         raise StorageUnavailable("the database does not answer or is full") from exc
     except SQLAlchemyError as exc:
         raise StorageUnavailable("the database could not do that") from exc
+
+
+def _connect(url: URL, *, read_only: bool) -> Engine:
+    if url.get_backend_name() != "sqlite":
+        return create_engine(url, hide_parameters=True, pool_pre_ping=True)
+    if read_only:
+        location = _looking(Path(url.database or ""))
+        engine = create_engine(
+            "sqlite://",
+            creator=lambda: sqlite3.connect(
+                location, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None
+            ),
+            poolclass=NullPool,
+            hide_parameters=True,
+        )
+    else:
+        engine = create_engine(url, hide_parameters=True, connect_args={"timeout": _BUSY_TIMEOUT_S})
+        event.listen(engine, "connect", _configure_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _looking(path: Path) -> str:
+    """Return how to read a file and leave no trace: with no log beside it, SQLite need not make one."""
+    log = path.with_name(path.name + "-wal")
+    has_log = log.exists() and log.stat().st_size
+    return f"file:{quote(str(path))}?mode=ro" + ("" if has_log else "&immutable=1")
+
+
+def _require_newest(connection: Connection) -> None:
+    found = schema.current(connection)
+    if found is None:
+        raise StartRefused("the database is empty; run shomei init first")
+    if found != schema.newest():
+        raise StartRefused("the database is not at this version's schema; run shomei migrate")
 
 
 def _touch_private(path: Path) -> None:

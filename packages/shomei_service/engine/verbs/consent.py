@@ -191,7 +191,11 @@ def _begin(engine: Engine, unit: Unit, rows: Sequence[MemoryRow], actor: str) ->
     if not rows:
         return None
     intent = disposal.new_intent(
-        engine, cause=Cause.CONSENT_WITHDRAWN, basis=Basis.CONSENT_WITHDRAWN, actor=actor
+        engine,
+        new_id("obl_"),
+        cause=Cause.CONSENT_WITHDRAWN,
+        basis=Basis.CONSENT_WITHDRAWN,
+        actor=actor,
     )
     disposal.intend(engine, unit, intent, rows)
     return intent.intent_id

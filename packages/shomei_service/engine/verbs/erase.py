@@ -1,8 +1,9 @@
 """Erase one memory. SEMANTICS.md §10 (GDPR Art. 17), CUSTODY.md §4."""
 
 from .. import deferral, disposal, policy
+from ..disposal import Disposed
 from ..errors import NotFound
-from ..model import Basis, Caller, Cause, Erased, Life, MemoryId, MemoryRow, Scope
+from ..model import Basis, Caller, Cause, Erased, MemoryId, MemoryRow, Scope
 from ..parts import Engine
 from ..store import holds, lineage, memories, restrictions
 from ..store.unit import Unit
@@ -22,27 +23,35 @@ def erase(
     erasure; ErasurePending when it has begun and will finish by itself.
     """
     caller.require(Scope.ADMIN)
-    with engine.unit(caller.tenant) as unit:
-        # 1. Lock first: a hold must not arrive between the question and the act.
-        row = memories.lock(unit, memory_id)
-        is_joining = row is not None and row.life is Life.ERASING
-        if row is not None and row.life is Life.ERASING and row.intent_id is not None:
-            intent_id = row.intent_id  # 2a. Somebody began: join, and take over if they died.
-        else:
-            # 2b. Policy says no by raising; from the commit on it only rolls forward.
-            row = policy.require_present(row)
-            policy.require_unheld(held=bool(holds.held_among(unit, [row.memory_id])))
-            policy.require_erasable(restrictions.grounds_of(unit, row.memory_id), basis)
-            intent = disposal.new_intent(engine, cause=Cause.DELETE_REQUEST, basis=basis, actor=caller.actor)
-            going = [row, *_derived(engine, unit, caller, row)] if cascade else [row]
-            disposal.intend(engine, unit, intent, going)
-            intent_id = intent.intent_id
-    # 3. Destroy the key, with no database lock held; then retire what it protected, and say so.
-    disposed = disposal.carry_out(engine, caller.tenant, intent_id)
-    if disposed is None and is_joining:
+    with engine.flights.reserved() as intent_id:
+        intent = disposal.new_intent(
+            engine, intent_id, cause=Cause.DELETE_REQUEST, basis=basis, actor=caller.actor
+        )
+        with engine.unit(caller.tenant) as unit:
+            # 1. Lock first: a hold must not arrive between the question and the act.
+            row = memories.lock(unit, memory_id)
+            begun = row.intent_id if row is not None else None
+            going: list[MemoryRow] = []
+            if begun is None:
+                # 2. Policy says no by raising; from the commit on it only rolls forward.
+                row = policy.require_present(row)
+                policy.require_unheld(held=bool(holds.held_among(unit, [row.memory_id])))
+                policy.require_erasable(restrictions.grounds_of(unit, row.memory_id), basis)
+                going = [row, *_derived(engine, unit, caller, row)] if cascade else [row]
+                disposal.intend(engine, unit, intent, going)
+        # 3. Destroy the key, with no database lock held; then retire what it protected, and say so.
+        if begun is None:
+            ids = [one.memory_id for one in going]
+            return _of(disposal.fulfil(engine, caller.tenant, intent_id, ids), memory_id)
+    # Somebody else began: join them, and take over if they died.
+    disposed = disposal.carry_out(engine, caller.tenant, begun)
+    if disposed is None:
         raise NotFound("no such memory")
-    proof = next((one for one in disposed.erased if one.memory_id == memory_id), None) if disposed else None
-    return proof or _recorded(engine, caller, memory_id)
+    return _of(disposed, memory_id)
+
+
+def _of(disposed: Disposed, memory_id: str) -> Erased:
+    return next(one for one in disposed.erased if one.memory_id == memory_id)
 
 
 def _derived(engine: Engine, unit: Unit, caller: Caller, row: MemoryRow) -> list[MemoryRow]:
@@ -58,12 +67,3 @@ def _derived(engine: Engine, unit: Unit, caller: Caller, row: MemoryRow) -> list
         actor=caller.actor,
     )
     return [one for one in rows if one.memory_id not in held]
-
-
-def _recorded(engine: Engine, caller: Caller, memory_id: str) -> Erased:
-    """Return the proof another worker put on record for an erasure that this call began."""
-    with engine.reading(caller.tenant) as unit:
-        found = disposal.proofs(unit, [MemoryId(memory_id)])
-    if not found:
-        raise NotFound("no such memory")
-    return found[0]

@@ -31,6 +31,7 @@ class _Matched:
     subject: Pseudonym
     going: list[MemoryRow]
     held: list[MemoryRow]
+    leaving: list[MemoryRow]
     artifacts: list[str]
     already_erased: int
 
@@ -38,14 +39,6 @@ class _Matched:
     def derived_count(self) -> int:
         """How many matched memories are another subject's, or nobody's, and derived from this one's."""
         return sum(row.subject != self.subject for row in (*self.going, *self.held))
-
-
-@dataclass(frozen=True, slots=True)
-class _Deferred:
-    """What was put off: the restrictions that are new, and what is owed."""
-
-    receipts: dict[MemoryId, Attested]
-    owed: dict[MemoryId, str]
 
 
 def forget(engine: Engine, caller: Caller, user_id: str) -> Forgotten:
@@ -57,39 +50,60 @@ def forget(engine: Engine, caller: Caller, user_id: str) -> Forgotten:
     """
     caller.require(Scope.ADMIN)
     policy.require_subject(user_id)
-    _finish_earlier(engine, caller, user_id)
-    intent = disposal.new_intent(
-        engine, cause=Cause.SUBJECT_FORGET, basis=Basis.SUBJECT_REQUEST, actor=caller.actor
-    )
+    with engine.flights.reserved() as intent_id:
+        intent = disposal.new_intent(
+            engine,
+            intent_id,
+            cause=Cause.SUBJECT_FORGET,
+            basis=Basis.SUBJECT_REQUEST,
+            actor=caller.actor,
+        )
+        while (request := _request(engine, caller, user_id, intent)) is None:
+            pass
+        # 4. One puncture for all of them, then tombstones and receipts in chunks, the closure last.
+        owed = [row.memory_id for row in request.matched.going]
+        disposed = disposal.fulfil(engine, caller.tenant, intent_id, owed)
+    return _answer(user_id, intent, request, disposed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What was found, what was put off: the restrictions that are new and what is owed."""
+
+    matched: _Matched
+    restricted: list[Attested]
+    obligation_ids: list[str]
+
+
+def _request(engine: Engine, caller: Caller, user_id: str, intent: Intent) -> _Request | None:
+    """Make the request durable; None if erasures that were under way had to end first."""
     with engine.unit(caller.tenant) as unit:
         # 1. One transaction selects and marks: an add is in the set, or after it, never between.
         matched = _match(engine, unit, user_id)
-        # 2. The request is durable before anything of it is done; its closure is owed by the intent.
-        _record(engine, unit, intent, matched)
-        # 3. What is held leaves recall and is owed; what is not is on its way out.
-        receipts, owed = deferral.defer(engine, unit, matched.held, intent.cause, actor=caller.actor)
-        disposal.intend(engine, unit, intent, matched.going)
-        aftermath.request_external_erasure(engine, unit, matched.artifacts)
-        events.append(
-            unit,
-            EventKind.SUBJECT_FORGOTTEN,
-            [intent.intent_id],
-            at=intent.created_at,
-            pseudonym=matched.subject,
-        )
-    # 4. One puncture for all of them, then tombstones and receipts in chunks, the closure last.
-    disposed = disposal.carry_out(engine, caller.tenant, intent.intent_id)
-    return _answer(engine, caller, user_id, intent, matched, _Deferred(receipts, owed), disposed)
+        begun = sorted({row.intent_id for row in matched.leaving if row.intent_id is not None})
+        if not begun:
+            # 2. The request is durable before anything of it is done; its closure is owed by the intent.
+            _record(engine, unit, intent, matched)
+            # 3. What is held leaves recall and is owed; what is not is on its way out.
+            receipts, owed = deferral.defer(engine, unit, matched.held, intent.cause, actor=caller.actor)
+            disposal.intend(engine, unit, intent, matched.going)
+            _tell(engine, unit, intent, matched)
+            return _Request(matched, list(receipts.values()), sorted(owed.values()))
+    for earlier in begun:  # their tombstones belong to the closed set, so their receipts come first
+        disposal.carry_out(engine, caller.tenant, earlier)
+    return None
 
 
-def _finish_earlier(engine: Engine, caller: Caller, user_id: str) -> None:
-    """Wait for erasures of the subject that are under way, so that their receipts come first."""
-    with engine.reading(caller.tenant) as unit:
-        subject = engine.commitments(tenants.get(unit)).subject(user_id)
-        about = memories.with_life(unit, lineage.about(unit, subject), Life.ERASING)
-        begun = {row.intent_id for row in memories.lock_all(unit, about) if row.intent_id is not None}
-    for intent_id in sorted(begun):
-        disposal.carry_out(engine, caller.tenant, intent_id)
+def _tell(engine: Engine, unit: Unit, intent: Intent, matched: _Matched) -> None:
+    """Ask owners of artifacts to erase them, and let callers drop what they cached or rebuild it."""
+    aftermath.request_external_erasure(engine, unit, matched.artifacts)
+    at, subject = intent.created_at, matched.subject
+    events.append(unit, EventKind.SUBJECT_FORGOTTEN, [intent.intent_id], at=at, pseudonym=subject)
+    going = {row.memory_id for row in matched.going}
+    derived = [row.memory_id for row in matched.going if row.subject != subject]
+    rebuildable = [one for one in derived if set(lineage.sources_of(unit, one)) - going]
+    if rebuildable:
+        events.append(unit, EventKind.ARTIFACT_REBUILD_SUGGESTED, rebuildable, at=at)
 
 
 def _match(engine: Engine, unit: Unit, user_id: str) -> _Matched:
@@ -97,18 +111,15 @@ def _match(engine: Engine, unit: Unit, user_id: str) -> _Matched:
     already_erased = tombstones.count_about(unit, subject)
     about = lineage.about(unit, subject)
     below = lineage.closure(unit, about)
-    rows = [
-        row
-        for row in memories.lock_all(
-            unit, [*about, *(MemoryId(one) for one in below if one.startswith("lm_"))]
-        )
-        if policy.is_present(row)
-    ]
+    ids = [*about, *(MemoryId(one) for one in below if one.startswith("lm_"))]
+    every = memories.lock_all(unit, ids)
+    rows = [row for row in every if policy.is_present(row)]
     held = holds.held_among(unit, [row.memory_id for row in rows])
     return _Matched(
         subject=subject,
         going=[row for row in rows if row.memory_id not in held],
         held=[row for row in rows if row.memory_id in held],
+        leaving=[row for row in every if row.life is Life.ERASING],
         artifacts=[one for one in below if one.startswith("artifact:")],
         already_erased=already_erased,
     )
@@ -147,33 +158,19 @@ def _record(engine: Engine, unit: Unit, intent: Intent, matched: _Matched) -> No
     )
 
 
-def _answer(
-    engine: Engine,
-    caller: Caller,
-    user_id: str,
-    intent: Intent,
-    matched: _Matched,
-    deferred: _Deferred,
-    disposed: Disposed | None,
-) -> Forgotten:
-    """Return what the forget came to; from the record when another worker carried it out."""
-    if disposed is not None:
-        erased, closure = disposed.erased, disposed.closures.get(intent.intent_id)
-    else:
-        with engine.reading(caller.tenant) as unit:
-            erased = disposal.proofs(unit, [row.memory_id for row in matched.going])
-            closure = aftermath.recorded_closure(unit, intent.intent_id)
+def _answer(user_id: str, intent: Intent, request: _Request, disposed: Disposed) -> Forgotten:
+    matched = request.matched
     own = {row.memory_id for row in matched.going if row.subject == matched.subject}
     return Forgotten(
         subject=user_id,
         request_id=intent.intent_id,
         matched_count=len(matched.going) + len(matched.held),
-        erased=erased,
+        erased=disposed.erased,
         deferred_ids=[row.memory_id for row in matched.held],
-        restricted_now=list(deferred.receipts.values()),
-        obligation_ids=sorted(deferred.owed.values()),
+        restricted_now=request.restricted,
+        obligation_ids=request.obligation_ids,
         already_erased_count=matched.already_erased,
-        derived_erased_count=sum(one.memory_id not in own for one in erased),
+        derived_erased_count=sum(one.memory_id not in own for one in disposed.erased),
         external_artifact_count=len(matched.artifacts),
-        closure=closure,
+        closure=disposed.closures.get(intent.intent_id),
     )

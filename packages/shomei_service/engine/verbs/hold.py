@@ -56,8 +56,7 @@ class Released:
 
     hold_id: str
     receipt: Attested
-    fired: int
-    disposed: Disposed | None
+    disposed: Disposed
 
 
 def place(engine: Engine, caller: Caller, new: NewHold) -> Held:
@@ -120,13 +119,14 @@ def release(
     ErasurePending when they have begun and will finish by themselves.
     """
     caller.require(Scope.ADMIN)
-    with engine.unit(caller.tenant) as unit:
-        receipt, intent_id, fired = hold_end.let_go(
-            engine, unit, hold_id, code, actor=caller.actor, confirm=confirm
-        )
-    failpoint("hold.release_commit")
-    disposed = disposal.carry_out(engine, caller.tenant, intent_id) if intent_id else None
-    return Released(hold_id, receipt, fired, disposed)
+    with engine.flights.reserved() as intent_id:
+        with engine.unit(caller.tenant) as unit:
+            receipt, going = hold_end.let_go(
+                engine, unit, hold_id, code, intent_id, actor=caller.actor, confirm=confirm
+            )
+        failpoint("hold.release_commit")
+        disposed = disposal.fulfil(engine, caller.tenant, intent_id, going) if going else Disposed([], {})
+    return Released(hold_id, receipt, disposed)
 
 
 def _target(unit: Unit, memory_id: str) -> MemoryId:

@@ -13,6 +13,7 @@ from ..model import (
     ObligationKind,
     Restricted,
     Scope,
+    new_id,
 )
 from ..parts import Engine
 from ..store import holds, memories, obligations, restrictions, tenants
@@ -40,7 +41,6 @@ def lift(engine: Engine, caller: Caller, memory_id: str, *, notice_sent_at: int 
     Raises NotFound, and Blocked when the tenant's policy wants a notice first (Art. 18(3)).
     """
     caller.require(Scope.ADMIN)
-    intent_id = None
     with engine.unit(caller.tenant) as unit:
         row = policy.require_present(memories.lock(unit, memory_id))
         known = restrictions.grounds_of(unit, row.memory_id)
@@ -61,6 +61,7 @@ def lift(engine: Engine, caller: Caller, memory_id: str, *, notice_sent_at: int 
             notice_recorded=notice_sent_at is not None,
         )
         remaining = known & SYSTEM_GROUNDS
+        intent_id = None
         if receipt is not None and not remaining:
             intent_id = _fire(engine, unit, row, caller.actor)
     if intent_id is not None:
@@ -80,7 +81,11 @@ def _fire(engine: Engine, unit: Unit, row: MemoryRow, actor: str) -> str | None:
         deferral.defer(engine, unit, [row], Cause.RETENTION_EXPIRED, actor=actor, ground=None)
         return None
     intent = disposal.new_intent(
-        engine, cause=Cause.RETENTION_EXPIRED, basis=Basis.NO_LONGER_NECESSARY, actor=actor
+        engine,
+        new_id("obl_"),
+        cause=Cause.RETENTION_EXPIRED,
+        basis=Basis.NO_LONGER_NECESSARY,
+        actor=actor,
     )
     disposal.intend(engine, unit, intent, [row])
     return intent.intent_id

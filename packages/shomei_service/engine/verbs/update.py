@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from .. import admission, disposal, policy
 from ..admission import Admission, Standing
-from ..errors import NotFound
 from ..model import (
     Basis,
     Caller,
@@ -46,29 +45,23 @@ def update(engine: Engine, caller: Caller, memory_id: str, text: str) -> Updated
         purposes=purposes,
     )
     successor = admission.prepare(engine, tenant, new)
-    intent = disposal.new_intent(
-        engine,
-        cause=Cause.SUPERSEDED_UPDATE,
-        basis=Basis.UNSPECIFIED,
-        actor=caller.actor,
-        successor_id=successor.row.memory_id,
-    )
-    with engine.unit(caller.tenant) as unit:
-        # 2. Ask again under the lock, then store the successor where nobody sees it yet.
-        row = _require_updatable(engine, unit, memories.lock(unit, memory_id))
-        _store_pending(unit, row, successor)
-        disposal.intend(engine, unit, intent, [row])
-    # 3. Destroy the predecessor's key; its tombstone, the receipt and the live successor come together.
-    disposed = disposal.carry_out(engine, caller.tenant, intent.intent_id)
-    if disposed is not None:
-        receipt = disposed.erased[0].receipt
-    else:
-        with engine.reading(caller.tenant) as unit:
-            found = disposal.proofs(unit, [row.memory_id])
-        if not found:
-            raise NotFound("no such memory")
-        receipt = found[0].receipt
-    return Updated(successor.row.memory_id, row.memory_id, text, receipt)
+    with engine.flights.reserved() as intent_id:
+        intent = disposal.new_intent(
+            engine,
+            intent_id,
+            cause=Cause.SUPERSEDED_UPDATE,
+            basis=Basis.UNSPECIFIED,
+            actor=caller.actor,
+            successor_id=successor.row.memory_id,
+        )
+        with engine.unit(caller.tenant) as unit:
+            # 2. Ask again under the lock, then store the successor where nobody sees it yet.
+            row = _require_updatable(engine, unit, memories.lock(unit, memory_id))
+            _store_pending(unit, row, successor)
+            disposal.intend(engine, unit, intent, [row])
+        # 3. Destroy the predecessor's key; tombstone, receipt and live successor come together.
+        disposed = disposal.fulfil(engine, caller.tenant, intent_id, [row.memory_id])
+    return Updated(successor.row.memory_id, row.memory_id, text, disposed.erased[0].receipt)
 
 
 def _require_updatable(engine: Engine, unit: Unit, row: MemoryRow | None) -> MemoryRow:

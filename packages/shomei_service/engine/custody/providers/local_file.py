@@ -79,7 +79,7 @@ class LocalFile:
                 _write_durably(descriptor, os.urandom(KEY_BYTES))
             finally:
                 os.close(descriptor)
-            where.unlink()
+            where.unlink(missing_ok=True)  # another process may have been first
             sync_directory(self._directory)
         except OSError as exc:
             raise CustodyUnavailable("the epoch key could not be destroyed") from exc
