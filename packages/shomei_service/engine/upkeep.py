@@ -23,6 +23,7 @@ def upkeep(engine: Engine) -> bool:
     """
     finish_erasures(engine)
     purge(engine)
+    engine.mark_moved_logs()
     return embed_pending(engine, _EMBED_ROWS) > 0
 
 
