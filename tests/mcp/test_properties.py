@@ -22,7 +22,7 @@ OBJECT = st.dictionaries(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
 def test_every_line_is_a_message_an_error_or_nothing(line: bytes) -> None:
     found = transport.decode(line)
@@ -40,7 +40,7 @@ def test_every_answer_is_one_line_that_means_the_same(value: dict[str, Any]) -> 
     assert repr(json.loads(line)["result"]["value"]) == repr(json.loads(meant))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.binary(max_size=20), max_size=20), st.integers(1, 50))
 def test_lines_do_not_depend_on_how_they_arrive(parts: list[bytes], step: int) -> None:
     data = b"\n".join(parts)
@@ -51,7 +51,7 @@ def test_lines_do_not_depend_on_how_they_arrive(parts: list[bytes], step: int) -
     assert found == (data.split(b"\n") if not data.endswith(b"\n") and data else data.split(b"\n")[:-1])
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.sampled_from([tool.params for tool in TOOLS]),
     st.none() | st.fixed_dictionaries({"params": JSON | JSON.map(json.dumps)}),
@@ -72,7 +72,7 @@ def test_every_argument_is_read_or_refused(
         assert len(text) < 600
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.binary() | OBJECT.map(lambda value: json.dumps(value).encode()))
 def test_every_body_is_screened_or_withheld(body: bytes) -> None:
     try:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,24 @@ ENVELOPE = {
     "io.modelcontextprotocol/clientInfo": {"name": "host", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Stub]:
+    """A service whose answer each test chooses."""
+    with Stub() as stub:
+        yield stub
+
+
+@pytest.fixture(scope="module")
+def shared(service: Stub) -> Iterator[Host]:
+    """One relay for the tests that need no process of their own."""
+    with Host(environment(service.url)) as host:
+        host.initialize()
+        yield host
+        assert host.end() == 0
+    assert host.stderr == b""
+    assert KEY.encode() not in host.said()
 
 
 def test_bad_lines_do_not_kill_and_are_not_repeated() -> None:
@@ -98,22 +116,19 @@ def test_the_generation_without_a_handshake() -> None:
     assert result["structuredContent"] == ADDED
 
 
-def test_an_unknown_tool_is_named_to_nobody() -> None:
-    with Host(environment()) as host:
-        host.initialize()
-        answer = host.request("tools/call", {"name": MARK, "arguments": {}})
+def test_an_unknown_tool_is_named_to_nobody(shared: Host) -> None:
+    answer = shared.request("tools/call", {"name": MARK, "arguments": {}})
     assert answer["error"] == {"code": -32602, "message": "Unknown tool"}
-    assert MARK.encode() not in host.said()
+    assert MARK.encode() not in shared.said()
 
 
-def test_null_members_survive() -> None:
+def test_null_members_survive(service: Stub, shared: Host) -> None:
     status = {"valid": None, "reason": "not_found"}
-    with Stub(lambda exchange: exchange.answer(200, status)) as stub, Host(environment(stub.url)) as host:
-        host.initialize()
-        assert host.call("get_receipt", memory_id="lm_1")["structuredContent"] == status
+    service.play = lambda exchange: exchange.answer(200, status)
+    assert shared.call("get_receipt", memory_id="lm_1")["structuredContent"] == status
 
 
-def test_one_line_per_message_whatever_is_in_the_text() -> None:
+def test_one_line_per_message_whatever_is_in_the_text(service: Stub, shared: Host) -> None:
     text = (
         "a\u2028b\u2029c\u0085d\u000be\u000cf\u001cg\r\nh\ti\ufeffj\U0001f468\u200d\U0001f469\u200d\U0001f467"
     )
@@ -123,66 +138,60 @@ def test_one_line_per_message_whatever_is_in_the_text() -> None:
         given: Any = exchange.request.json()
         exchange.answer(200, {"results": [{"id": "lm_1", "memory": given.get("messages") or given["query"]}]})
 
-    with Stub(echo) as stub, Host(environment(stub.url)) as host:
-        host.initialize()
-        added = host.call("add_memory", messages=text)
-        found = host.call("search_memory", query=text)
-        raw = {"jsonrpc": "2.0", "id": "raw\u2028", "method": "tools/call", "params": {"name": "add_memory"}}
-        raw["params"]["arguments"] = {"params": {"messages": text}}  # type: ignore[index]
-        host.send(json.dumps(raw, ensure_ascii=False).encode())
-        unescaped = host.answer("raw\u2028")["result"]
+    service.play = echo
+    before = len(shared.lines)
+    added = shared.call("add_memory", messages=text)
+    found = shared.call("search_memory", query=text)
+    raw = {"jsonrpc": "2.0", "id": "raw\u2028", "method": "tools/call", "params": {"name": "add_memory"}}
+    raw["params"]["arguments"] = {"params": {"messages": text}}  # type: ignore[index]
+    shared.send(json.dumps(raw, ensure_ascii=False).encode())
+    unescaped = shared.answer("raw\u2028")["result"]
     for result in (added, found, unescaped):
         assert result["structuredContent"]["results"][0]["memory"] == text
         assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
-    assert len(host.lines) == 4
-    for line in host.lines:
+    said = shared.lines[before:]
+    assert len(said) == 3
+    for line in said:
         assert line.decode().splitlines() == [line.decode()]
 
 
-def test_lone_surrogates_hang_nothing() -> None:
-    with (
-        Stub(lambda exchange: exchange.answer(200, b'{"a": "\\ud83d"}')) as stub,
-        Host(environment(stub.url)) as host,
-    ):
-        host.initialize()
-        assert host.call("search_memory", query="a")["structuredContent"] == {"a": "\ufffd"}
-        assert host.call("search_memory", query="\ud800")["isError"] is True
-        assert host.arguments("search_memory", {"params": {"query": "a", "\ud800": 1}})["isError"] is True
-        host.send(b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}')
-        assert host.answer("\ufffd")["result"] == {}
+def test_lone_surrogates_hang_nothing(service: Stub, shared: Host) -> None:
+    service.play = lambda exchange: exchange.answer(200, b'{"a": "\\ud83d"}')
+    assert shared.call("search_memory", query="a")["structuredContent"] == {"a": "\ufffd"}
+    assert shared.call("search_memory", query="\ud800")["isError"] is True
+    assert shared.arguments("search_memory", {"params": {"query": "a", "\ud800": 1}})["isError"] is True
+    shared.send(b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}')
+    assert shared.answer("\ufffd")["result"] == {}
 
 
-def test_long_lines_and_deep_lines() -> None:
+def test_long_lines_and_deep_lines(service: Stub, shared: Host) -> None:
     deep = (
         b'{"jsonrpc":"2.0","params":{"id":1,"a":'
         + b"[" * 100_000
         + b"]" * 100_000
-        + b'},"id":"%b","method":"x"}'
+        + b'},"id":"deep","method":"x"}'
     )
-    with Stub() as stub, Host(environment(stub.url)) as host:
-        host.initialize()
-        assert not host.call("add_memory", messages="\u0142" * 300_000)["isError"]
-        host.send(b'{"jsonrpc":"2.0","id":5,"method":"' + b"x" * wire.MAX_LINE_BYTES + b'"}')
-        host.send(deep % b"deep")
-        refused = host.answer("deep")["error"]
-        assert host.request("ping")["result"] == {}
-    assert len(stub.requests[0].json()["messages"]) == 300_000  # type: ignore[index]
+    service.play = lambda exchange: exchange.answer(200, ADDED)
+    before = len(shared.lines)
+    assert not shared.call("add_memory", messages="\u0142" * 300_000)["isError"]
+    shared.send(b'{"jsonrpc":"2.0","id":5000,"method":"' + b"x" * wire.MAX_LINE_BYTES + b'"}')
+    shared.send(deep)
+    refused = shared.answer("deep")["error"]
+    assert shared.request("ping")["result"] == {}
+    assert len(service.requests[-1].json()["messages"]) == 300_000  # type: ignore[index]
     assert refused == {"code": -32600, "message": "Message nested too deeply"}
-    too_long = [message for message in map(json.loads, host.lines) if message["id"] is None]
-    assert [message["error"]["message"] for message in too_long] == ["Message longer than 4194304 bytes"]
+    nameless = [message for message in map(json.loads, shared.lines[before:]) if message["id"] is None]
+    assert [message["error"]["message"] for message in nameless] == ["Message longer than 4194304 bytes"]
 
 
-def test_a_deep_receipt_is_malformed_and_no_crash() -> None:
-    with Host(environment()) as host:
-        host.initialize()
-        for depth in (64, 65, 200, 500):
-            receipt = json.loads('{"a":' * depth + "1" + "}" * depth)
-            verdict = host.call("verify_receipt", receipt=receipt)["structuredContent"]
-            assert (verdict["valid"], verdict["reason"].split(":")[0]) == (False, "malformed")
-        large = host.call("verify_receipt", receipt={"a": "x" * 70_000})["structuredContent"]
-        assert large["reason"].startswith("malformed")
-        as_text = host.call("verify_receipt", receipt="[" * 100_000)["structuredContent"]
-        assert as_text["reason"].startswith("malformed")
+def test_a_deep_receipt_is_malformed_and_no_crash(shared: Host) -> None:
+    for depth in (64, 65, 200, 500):
+        receipt = json.loads('{"a":' * depth + "1" + "}" * depth)
+        verdict = shared.call("verify_receipt", receipt=receipt)["structuredContent"]
+        assert (verdict["valid"], verdict["reason"].split(":")[0]) == (False, "malformed")
+    for receipt in ({"a": "x" * 70_000}, "[" * 100_000):
+        verdict = shared.call("verify_receipt", receipt=receipt)["structuredContent"]
+        assert verdict["reason"].startswith("malformed")
 
 
 def test_stray_output_lands_on_stderr() -> None:

@@ -129,7 +129,7 @@ def _carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed 
     engine.indexes.discard(tenant_id, list(leaves))
     destroyed: Destruction | None = None
     if leaves:
-        engine.mark_log(tenant_id, always=True)
+        engine.mark_log(tenant_id)
         # E2-E5, with no database lock held.
         destroyed = destroy(engine, list(leaves.values()), intent.cause)
     failpoint("e6.before")

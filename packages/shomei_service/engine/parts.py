@@ -11,7 +11,7 @@ from shomei_memory_verify.canonical import canonical_bytes
 
 from .custody import Address, Custody, address
 from .custody.sealing import commitment_key
-from .errors import SigningFault
+from .errors import Fault, SigningFault
 from .indexes import Indexes
 from .model import Attested, Clock, JsonObject, Tenant, TenantId, new_id
 from .recall.embedder import Embedder, EmbedderFault
@@ -71,11 +71,15 @@ class Engine:
         self.flights = Flights()
         self.wake = threading.Event()
         self.embedding = threading.Lock()  # an embedder serves one thread at a time
+        self._moved: set[TenantId] = set()  # whose log custody has not heard of since its last commit
         self._marked_at: dict[TenantId, int] = {}
 
-    def unit(self, tenant: TenantId) -> AbstractContextManager[Unit]:
+    @contextmanager
+    def unit(self, tenant: TenantId) -> Generator[Unit]:
         """Open a writing transaction in one tenant; it commits when the block ends."""
-        return self.store.unit(tenant)
+        with self.store.unit(tenant) as unit:
+            yield unit
+        self._moved.add(tenant)
 
     def reading(self, tenant: TenantId) -> AbstractContextManager[Unit]:
         """Open a reading transaction in one tenant."""
@@ -185,22 +189,31 @@ class Engine:
         if self.signer is not None and not self.signer.sign(b"shomei/v1/probe"):
             raise SigningFault("the signer could not sign")
 
-    def mark_log(self, tenant_id: TenantId, *, always: bool = False) -> None:
+    def mark_log(self, tenant_id: TenantId) -> None:
         """Tell custody how far the tenant's log has come, so that a restored database is noticed."""
+        self._moved.discard(tenant_id)  # first: a commit from here on counts again
+        try:
+            with self.reading(tenant_id) as unit:
+                tenant = tenants.get(unit)
+            if tenant.next_seq:
+                self.custody.set_log_mark(tenant_id, tenant.log_origin, tenant.next_seq - 1)
+        except Fault:
+            self._moved.add(tenant_id)
+            raise
+        self._marked_at[tenant_id] = self.clock.now()
+
+    def mark_moved_logs(self, *, at_once: bool = False) -> None:
+        """Mark every log that has moved, each at most every five seconds unless at once."""
         now = self.clock.now()
-        if not always and now - self._marked_at.get(tenant_id, 0) < _MARK_EVERY_S:
-            return
-        with self.reading(tenant_id) as unit:
-            tenant = tenants.get(unit)
-        if tenant.next_seq:
-            self.custody.set_log_mark(tenant_id, tenant.log_origin, tenant.next_seq - 1)
-        self._marked_at[tenant_id] = now
+        for tenant_id in sorted(self._moved):
+            waited = now - self._marked_at.get(tenant_id, 0)
+            if at_once or not 0 <= waited < _MARK_EVERY_S:
+                self.mark_log(tenant_id)
 
     def close(self) -> None:
         """Write the log marks, then close database and custody, whatever fails on the way."""
         with closing(self.custody), closing(self.store):
-            for tenant_id in list(self._marked_at):
-                self.mark_log(tenant_id, always=True)
+            self.mark_moved_logs(at_once=True)
 
 
 class Slots:

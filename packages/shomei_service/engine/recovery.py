@@ -11,7 +11,7 @@ from .custody import EpochEntry, Seen, address
 from .custody.keytree import ROW_BITS
 from .errors import StartRefused
 from .failpoints import failpoint
-from .model import SYSTEM_ACTOR, Cause, Life, MemoryRow, TenantId, new_id
+from .model import SYSTEM_ACTOR, Cause, Life, MemoryRow, Tenant, TenantId, new_id
 from .parts import Engine
 from .receipts import bodies
 from .store import memories, tenants
@@ -55,6 +55,21 @@ def recover(engine: Engine) -> None:
     with engine.store.transaction() as connection:
         tenants.advance_epoch(connection, engine.custody.epoch)
     upkeep.purge(engine)
+    _mark_logs(engine)
+
+
+def _mark_logs(engine: Engine) -> None:
+    """Catch up on marks that a kill prevented: from here on a database behind this state is noticed."""
+    marks = engine.custody.log_marks()
+    for tenant in _everyone(engine):
+        mark = marks.get(tenant.tenant_id)
+        if mark is None or (mark.origin, mark.seq + 1) != (tenant.log_origin, tenant.next_seq):
+            engine.mark_log(tenant.tenant_id)
+
+
+def _everyone(engine: Engine) -> list[Tenant]:
+    with engine.store.snapshot() as connection:
+        return tenants.everyone(connection)
 
 
 def _returned(engine: Engine, entry: EpochEntry) -> dict[TenantId, list[MemoryRow]]:
@@ -71,23 +86,21 @@ def _returned(engine: Engine, entry: EpochEntry) -> dict[TenantId, list[MemoryRo
 def _restart_logs(engine: Engine, restored: set[TenantId]) -> None:
     """Begin a new receipt log for every tenant whose database is behind what custody saw. RECEIPTS.md §2."""
     marks = engine.custody.log_marks()
-    with engine.store.snapshot() as connection:
-        everyone = tenants.everyone(connection)
-    for tenant in everyone:
+    for tenant in _everyone(engine):
         mark = marks.get(tenant.tenant_id)
         behind = mark is not None and (mark.origin != tenant.log_origin or mark.seq >= tenant.next_seq)
         if not behind and tenant.tenant_id not in restored:
             continue
-        previous = (
-            (mark.origin, max(mark.seq + 1, tenant.next_seq))
-            if mark
-            else (tenant.log_origin, tenant.next_seq)
-        )
+        origin, next_seq = tenant.log_origin, tenant.next_seq
+        if mark is not None:
+            # The database may know more of its own origin than the last mark did, of another one nothing.
+            known = next_seq if mark.origin == origin else 0
+            origin, next_seq = mark.origin, max(mark.seq + 1, known)
         with engine.unit(tenant.tenant_id) as unit:
             tenants.restart_log(unit, new_id("shomei/"))
-            draft = bodies.log_restart(previous_origin=previous[0], previous_next_seq=previous[1])
+            draft = bodies.log_restart(previous_origin=origin, previous_next_seq=next_seq)
             engine.attest(unit, [draft], actor=SYSTEM_ACTOR)
-        engine.mark_log(tenant.tenant_id, always=True)
+        engine.mark_log(tenant.tenant_id)
 
 
 def _reerase(engine: Engine, tenant_id: TenantId, rows: Sequence[MemoryRow], entry: EpochEntry) -> None:

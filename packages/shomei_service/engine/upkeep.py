@@ -39,6 +39,7 @@ def upkeep(engine: Engine) -> bool:
     erase_expired(engine)
     erase_after_withdrawal(engine)
     purge(engine)
+    engine.mark_moved_logs()
     return embed_pending(engine, _EMBED_ROWS) > 0
 
 

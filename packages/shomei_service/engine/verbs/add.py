@@ -32,7 +32,6 @@ def add_batch(engine: Engine, caller: Caller, news: Sequence[NewMemory]) -> list
         added = admission.admit(engine, unit, admissions, actor=caller.actor)
         failpoint("add.before_commit")
     failpoint("add.after_commit")
-    # 3. Vectors follow in the background; the words are findable now.
-    engine.mark_log(caller.tenant)
+    # 3. Vectors and the log's mark follow in the background; the words are findable now.
     engine.wake.set()
     return added
