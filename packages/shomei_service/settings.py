@@ -10,6 +10,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .engine.errors import StartRefused
 
+_FASTEST = 1_000_000_000  # for an operator who limits elsewhere
+
 
 class CustodyKind(StrEnum):
     """Who holds the epoch key."""
@@ -32,7 +34,11 @@ class Environment(StrEnum):
 
 
 class Settings(BaseSettings):
-    """The effective settings; each is SHOMEI_ and its name in upper case."""
+    """The effective settings; each is SHOMEI_ and its name in upper case.
+
+    Rates are for each API key and second, a batch counting by its memories; failed keys are for each
+    source or key id and minute. RELIABILITY.md §6.
+    """
 
     model_config = SettingsConfigDict(env_prefix="SHOMEI_", frozen=True, extra="ignore")
 
@@ -52,6 +58,11 @@ class Settings(BaseSettings):
     port: int = Field(default=8088, ge=0, le=65_535)
     insecure_http: bool = False
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
+    rate_requests: int = Field(default=5_000, ge=1, le=_FASTEST)
+    rate_adds: int = Field(default=20_000, ge=1, le=_FASTEST)
+    rate_searches: int = Field(default=1_000, ge=1, le=_FASTEST)
+    rate_governed: int = Field(default=1_000, ge=1, le=_FASTEST)
+    rate_failed_keys: int = Field(default=10, ge=1, le=_FASTEST)
     failpoints: str = ""
 
     @property
