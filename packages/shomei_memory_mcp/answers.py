@@ -11,6 +11,9 @@ from shomei_memory_mcp.inputs import JsonObject
 from shomei_memory_mcp.refusals import TooLarge, Withheld
 
 MAX_TEXT_BYTES = 65_536  # published bound of relayed text; hosts cut or refuse tool results beyond it
+MARKER_BYTES = 8_192  # room for what says that something is missing
+MAX_MARKERS = 16
+MARKER_NAME_CHARACTERS = 64
 
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -93,14 +96,27 @@ def fit_forget(answer: JsonObject) -> JsonObject:
 
 
 def fit_write(answer: JsonObject) -> JsonObject:
-    """Drop the largest fields until the rest fits: an applied write is no error for its size."""
-    kept = dict(answer)
-    largest = sorted(answer, key=lambda name: size(answer[name]), reverse=True)
-    while size(kept) > MAX_TEXT_BYTES:
-        name = largest.pop(0)
-        value = kept.pop(name)
-        kept[f"{name}_omitted"] = len(cast(list[object], value)) if isinstance(value, list) else True
-    return kept
+    """Keep the smaller fields, count what the larger ones held: an applied write is no error for its size."""
+    if size(answer) <= MAX_TEXT_BYTES:
+        return answer
+    left = MAX_TEXT_BYTES - MARKER_BYTES
+    kept: set[str] = set()
+    # Smaller before larger, by whole KiB; among equals the service's own order.
+    costs = sorted(((size({name: answer[name]}), name) for name in answer), key=lambda each: each[0] // 1024)
+    for cost, name in costs:
+        left -= cost
+        if left >= 0:
+            kept.add(name)
+    dropped = [name for name in answer if name not in kept]
+    named = [name for name in dropped if len(name) <= MARKER_NAME_CHARACTERS][:MAX_MARKERS]
+    shown = {name: answer[name] for name in answer if name in kept}
+    return (
+        shown | {f"{name}_omitted": _count(answer[name]) for name in named} | {"fields_omitted": len(dropped)}
+    )
+
+
+def _count(value: object) -> int | bool:
+    return len(cast(list[object], value)) if isinstance(value, list) else True
 
 
 def _without_echo(result: object) -> object:

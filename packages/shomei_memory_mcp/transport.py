@@ -37,7 +37,8 @@ SETTLE_STEP_S: Final = 0.005
 
 _BOM = b"\xef\xbb\xbf"
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+# Possessive, and an unended string runs to the end: no line makes this look twice at a byte.
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.?)*+"?|[\[\]{}]')
 _OUTER_ID = re.compile(rb'\s*:\s*("(?:[^"\\]|\\.){0,128}"|-?[0-9]{1,18})\s*[,}]')
 # Many readers split lines on these too; escaped, they are the same JSON.
 _SEPARATORS = (("\u2028", "\\u2028"), ("\u2029", "\\u2029"), ("\x85", "\\u0085"))

@@ -447,6 +447,16 @@ def test_what_bad_lines_are_answered_with(line: bytes | None, id_: Any, code: in
         assert (found.id, found.error.code, found.error.data) == (id_, code, None)
 
 
+@pytest.mark.parametrize(
+    "tail", [b'\\"' * 500_000, b'"' * 1_000_000, b'"' + b"\\" * 1_000_001, b'"a" ' * 250_000]
+)
+def test_looking_for_an_id_takes_linear_time(tail: bytes) -> None:
+    started = time.monotonic()
+    found = transport.decode(b'{"a":' + b"[" * 100_000 + b'"' + tail)
+    assert isinstance(found, JSONRPCError)
+    assert time.monotonic() - started < BOUND_S
+
+
 def test_encoding_keeps_values_and_lines() -> None:
     text = "\u2028\u2029\x85\\u2028 \ud800 \x00 \U0001f680"
     line = transport.encode(JSONRPCResponse(jsonrpc="2.0", id=1, result={"a": text, text: None}))
