@@ -107,9 +107,9 @@ def test_an_applied_write_is_never_an_error_for_its_size(name: str) -> None:
     assert answer.structured["fields_omitted"] == 2
 
 
-@pytest.mark.parametrize("name", ["x", "\u0142" * 1_000])
-def test_a_write_with_very_many_fields_is_cut_in_one_go(name: str) -> None:
-    answer = relay({"deleted": True} | {f"{name}{number}": 1 for number in range(20_000)}, "delete_memory")
+@pytest.mark.parametrize(("name", "count"), [("x", 20_000), ("\u0142" * 1_000, 4_000)])
+def test_a_write_with_very_many_fields_is_cut_in_one_go(name: str, count: int) -> None:
+    answer = relay({"deleted": True} | {f"{name}{number}": 1 for number in range(count)}, "delete_memory")
     assert not answer.is_error
     assert answer.structured is not None
     assert answer.structured["deleted"] is True
