@@ -21,6 +21,7 @@ from ..model import TenantId
 from . import schema
 
 _BUSY_TIMEOUT_S = 10
+_TRUNCATE_TIMEOUT_MS = 200
 _PRAGMAS = (
     "journal_mode=WAL",
     "synchronous=FULL",
@@ -131,13 +132,21 @@ class Store:
             yield Unit(connection, tenant)
 
     def truncate_log(self) -> bool:
-        """Empty SQLite's write-ahead log; return whether nothing of it is left. False elsewhere."""
+        """Empty SQLite's write-ahead log; return whether nothing of it is left. False elsewhere.
+
+        A reader of an older state prevents it. Writers wait meanwhile, so it is not waited for long.
+        """
         if not self.is_sqlite:
             return False
         with self._writing, _as_unavailable():
             raw = self._engine.raw_connection()
             try:
-                row = raw.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                cursor = raw.cursor()
+                cursor.execute(f"PRAGMA busy_timeout={_TRUNCATE_TIMEOUT_MS}")
+                try:
+                    row = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                finally:
+                    cursor.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_S * 1000}")
             finally:
                 raw.close()
         return bool(row is not None and row[0] == 0)
