@@ -1,6 +1,7 @@
 """Run scenarios in processes that may be killed, and hold what is left against what they had said."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -23,10 +24,12 @@ ROOT = Path(__file__).parents[2]
 class Server:
     """One warmed interpreter that forks a child for each run."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, logs: bool = False, **environment: str) -> None:
+        self._logs = logs
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.crash.scenario"],
             cwd=ROOT,
+            env={**os.environ, **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -42,6 +45,7 @@ class Server:
             steps=list(steps),
             said=str(folder / "said"),
             errors=str(folder / "stderr"),
+            logs=self._logs,
         )
         Path(order.said).write_bytes(b"")
         assert self._process.stdin is not None

@@ -5,9 +5,10 @@ with its exit code out. One interpreter start serves them all.
 """
 
 import json
+import logging
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from shomei_service.engine.verbs import access
 from shomei_service.engine.verbs.add import add
 from shomei_service.engine.verbs.erase import erase
 from shomei_service.engine.verbs.forget import forget
+from shomei_service.engine.verbs.search import search
 from shomei_service.settings import Settings
 
 Step = list[str]
@@ -33,12 +35,15 @@ class Order:
     steps: list[Step]
     said: str
     errors: str
-    embedder: str = field(default="none")
+    logs: bool = False
 
 
 def run(order: Order) -> None:
     """Open the home and do the steps; what is said is written before the next step begins."""
-    settings = Settings(home=Path(order.home), embedder=order.embedder, failpoints=order.failpoints)
+    settings = Settings(home=Path(order.home), embedder="none", failpoints=order.failpoints)
+    if order.logs:
+        logging.basicConfig(level=logging.DEBUG, force=True)
+        logging.getLogger("sqlalchemy").setLevel(logging.DEBUG)  # every statement and every row
     with Path(order.said).open("ab", buffering=0) as said, bootstrap.opened(settings) as engine:
 
         def say(**line: Any) -> None:
@@ -50,8 +55,10 @@ def run(order: Order) -> None:
             say(asked=verb, words=words)
             match verb:
                 case "add":
-                    text, user = words
-                    say(did=verb, id=add(engine, caller, NewMemory(text, user)).memory_id)
+                    say(did=verb, id=add(engine, caller, _new(*words)).memory_id)
+                case "search":
+                    findings = search(engine, caller, words[0], user_id=words[1])
+                    say(did=verb, ids=[one.memory.memory_id for one in findings.results])
                 case "erase":
                     proof = erase(engine, caller, words[0], Basis.SUBJECT_REQUEST)
                     say(did=verb, receipt=proof.receipt.receipt_hash)
@@ -62,6 +69,10 @@ def run(order: Order) -> None:
                 case _:
                     raise ValueError("no such step")
         say(hits=failpoints.hits())
+
+
+def _new(text: str, user: str, semantic_type: str = "GENERIC", metadata: str = "{}") -> NewMemory:
+    return NewMemory(text, user, semantic_type, json.loads(metadata))
 
 
 def serve() -> None:
