@@ -244,6 +244,7 @@ def test_no_key_goes_that_a_head_nobody_has_opened_yet_replaced(home: Home, cust
     assert len(home.key_names()) == 2
     assert other.puncture(punctures([301]), now=6).at == 5
     assert len(home.key_names()) == 1
+    assert other.status().blobs == 7  # and no blob is left that nothing leads to
     assert leaves(other, before) == {300: None, 301: None, 302: before[302]}
     other.close()
     opened.close()

@@ -40,7 +40,7 @@ class Epochs:
         fresh = {steps: cause for steps, cause in causes.items() if steps not in punctured}
         if fresh or rotate:
             self._advance(fresh, now)
-            punctured = self._punctured(causes, now)
+            punctured |= self._punctured(fresh, now)
         self._torn = False
         return punctured
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ..errors import IntegrityFault
-from . import records
+from . import leases, records
 from .faults import CustodyMismatch, KeyGone
 from .keytree import BlobName, DirtyBlobs, KeyTree
 from .providers.protocol import Handle, Provider
@@ -45,7 +45,7 @@ class Heads:
         with self.store.reading() as connection:
             head = records.read_head(connection)
             self._require_ours(head)
-            if head.epoch < seen.epoch or records.is_behind(connection, seen):
+            if head.epoch < seen.epoch or leases.is_behind(connection, seen):
                 raise CustodyMismatch(
                     "the custody store is older than the database; put the newest copy back"
                 )

@@ -5,14 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from sqlalchemy import Connection, delete, exists, func, insert, literal, select, tuple_, update
+from sqlalchemy import Connection, bindparam, delete, exists, func, insert, literal, select, tuple_, update
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from .faults import CustodyMismatch, Exhausted
-from .keytree import ROW_BITS, TENANT_BITS, BlobName, DirtyBlobs
+from .faults import CustodyMismatch
+from .keytree import BlobName, DirtyBlobs
 from .providers.protocol import Destroyed, DestroyMethod, Finality, Handle
-from .tables import FORMAT, blobs, epochs, head, journal, pending, punctures, retiring, stale, tenants
-from .values import Seen
+from .tables import FORMAT, blobs, epochs, head, pending, punctures, retiring, stale
 
 _Item = TypeVar("_Item")
 
@@ -25,6 +24,25 @@ _SILENT: Final = {
     sqlite3.SQLITE_CANTOPEN,
 }
 _CHUNK: Final = 400  # bound variables a statement: two each, under SQLite's oldest limit of 999
+_HEAD: Final = (
+    select(head, blobs.c.sealed)
+    .outerjoin(blobs, (blobs.c.prefix == b"") & (blobs.c.epoch == head.c.epoch))
+    .where(head.c.id == 1)
+)
+_LOCK: Final = select(head.c.id).with_for_update()
+
+# What every erase runs is built once: building a statement costs more than running it.
+_MOVE_HEAD: Final = update(head)
+_STRIKE: Final = delete(pending).where(pending.c.name == bindparam("struck"))
+_PENDING: Final = select(pending.c.name).where(pending.c.name == bindparam("wanted"))
+_RETIRING: Final = select(retiring).where(retiring.c.epoch <= bindparam("opened"))
+_PUNCTURED: Final = select(punctures).where(punctures.c.path.in_(bindparam("paths", expanding=True)))
+_EPOCHS: Final = select(epochs).where(epochs.c.epoch.in_(bindparam("numbers", expanding=True)))
+_END: Final = update(epochs).where(epochs.c.epoch == bindparam("number"), epochs.c.destroyed_at.is_(None))
+_RETIRED: Final = delete(retiring).where(retiring.c.name == bindparam("ended"))
+_OBSOLETE: Final = select(stale.c.prefix, stale.c.epoch).where(stale.c.since <= bindparam("newest"))
+_DROP_BLOBS: Final = delete(blobs).where(tuple_(blobs.c.prefix, blobs.c.epoch).in_(_OBSOLETE))
+_DROP_STALE: Final = delete(stale).where(stale.c.since <= bindparam("newest"))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -58,8 +76,10 @@ def read_head(connection: Connection, *, lock: bool = False) -> Head:
 
 
 def _read_head(connection: Connection, lock: bool) -> Head:
-    query = select(head).where(head.c.id == 1)
-    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+    if lock:
+        # On its own: a joined read that had to wait for the lock would pair the new head with older blobs.
+        connection.execute(_LOCK)
+    row = connection.execute(_HEAD).one_or_none()
     if row is None:
         if connection.execute(select(blobs.c.epoch).limit(1)).first() is None:
             raise CustodyMismatch(
@@ -68,17 +88,10 @@ def _read_head(connection: Connection, lock: bool) -> Head:
         raise CustodyMismatch("the custody store lost its head; put the newest copy back")
     if row.format != FORMAT:
         raise CustodyMismatch("the custody store has another version's format; use that version")
-    root = read_blobs(connection, [(b"", row.epoch)]).get((b"", row.epoch))
-    if root is None:
+    if row.sealed is None:
         raise CustodyMismatch("the custody store lost the root of its key tree; put the newest copy back")
-    return Head(row.installation_id, row.epoch, Handle(row.key_name), bytes(row.wrapped_root), root)
-
-
-def is_behind(connection: Connection, seen: Seen) -> bool:
-    """Say whether the store has leased or written down less than the database has seen of it."""
-    newest = connection.execute(select(func.coalesce(func.max(journal.c.seq), 0))).scalar_one()
-    leased = {row.tenant: row.next_row for row in connection.execute(select(tenants))}
-    return newest < seen.journal_seq or any(leased.get(tenant, 0) <= row for tenant, row in seen.rows.items())
+    key_name = Handle(row.key_name)
+    return Head(row.installation_id, row.epoch, key_name, bytes(row.wrapped_root), bytes(row.sealed))
 
 
 def read_epoch(connection: Connection) -> int:
@@ -113,15 +126,15 @@ def insert_head(
         )
     )
     _insert_blobs(connection, dirty)
-    connection.execute(delete(pending).where(pending.c.name == key))
+    connection.execute(_STRIKE, {"struck": key})
 
 
 def advance(connection: Connection, old: Head, key: Handle, wrapped: bytes, dirty: DirtyBlobs) -> None:
     """Move the head: new blobs, new key, the old key's name among those to destroy. CUSTODY.md §4, E3."""
     epoch = dirty.tree.epoch
-    connection.execute(update(head).values(epoch=epoch, key_name=key, wrapped_root=wrapped))
-    connection.execute(delete(pending).where(pending.c.name == key))
-    connection.execute(insert(retiring).values(name=old.key_name, epoch=epoch))
+    connection.execute(_MOVE_HEAD, {"epoch": epoch, "key_name": key, "wrapped_root": wrapped})
+    connection.execute(_STRIKE, {"struck": key})
+    connection.execute(insert(retiring), {"name": old.key_name, "epoch": epoch})
     _insert_blobs(connection, dirty)
     replaced = [{"prefix": prefix, "epoch": sealed, "since": epoch} for prefix, sealed in dirty.replaced]
     connection.execute(insert(stale), replaced)
@@ -134,7 +147,7 @@ def advance(connection: Connection, old: Head, key: Handle, wrapped: bytes, dirt
 
 def log_epoch(connection: Connection, epoch: int, at: int, causes: Mapping[bytes, str]) -> None:
     """Add the epoch and what it punctured to the log."""
-    connection.execute(insert(epochs).values(epoch=epoch, at=at))
+    connection.execute(insert(epochs), {"epoch": epoch, "at": at})
     if causes:
         rows = [{"path": path, "epoch": epoch, "cause": cause} for path, cause in causes.items()]
         connection.execute(insert(punctures), rows)
@@ -143,29 +156,28 @@ def log_epoch(connection: Connection, epoch: int, at: int, causes: Mapping[bytes
 def finish_epochs(connection: Connection, ended: Mapping[Handle, tuple[int, Destroyed]], now: int) -> None:
     """Record that old keys are destroyed and drop the blobs they led to. CUSTODY.md §4, E5."""
     for name, (epoch, destroyed) in ended.items():
-        values = {
+        end = {
+            "number": epoch,
             "destroy_method": destroyed.method.value,
             "finality": destroyed.finality.value,
             "key_final_at": destroyed.final_at,
             "destroyed_at": now,
         }
-        first = epochs.c.epoch == epoch, epochs.c.destroyed_at.is_(None)
-        connection.execute(update(epochs).where(*first).values(values))
-        connection.execute(delete(retiring).where(retiring.c.name == name))
-    newest = max((epoch for epoch, _ in ended.values()), default=-1)
-    obsolete = select(stale.c.prefix, stale.c.epoch).where(stale.c.since <= newest)
-    connection.execute(delete(blobs).where(tuple_(blobs.c.prefix, blobs.c.epoch).in_(obsolete)))
-    connection.execute(delete(stale).where(stale.c.since <= newest))
+        connection.execute(_END, end)
+        connection.execute(_RETIRED, {"ended": name})
+    newest = {"newest": max((epoch for epoch, _ in ended.values()), default=-1)}
+    connection.execute(_DROP_BLOBS, newest)
+    connection.execute(_DROP_STALE, newest)
 
 
 def add_pending(connection: Connection, name: str) -> None:
     """Write down the name of a key before it exists."""
-    connection.execute(insert(pending).values(name=name))
+    connection.execute(insert(pending), {"name": name})
 
 
 def has_pending(connection: Connection, name: str) -> bool:
     """Say whether the name still stands; recovery elsewhere may have struck it."""
-    return connection.execute(select(pending.c.name).where(pending.c.name == name)).first() is not None
+    return connection.execute(_PENDING, {"wanted": name}).first() is not None
 
 
 def read_pending(connection: Connection) -> list[Handle]:
@@ -176,20 +188,19 @@ def read_pending(connection: Connection) -> list[Handle]:
 def strike_pending(connection: Connection, names: Iterable[Handle]) -> None:
     """Forget these names; their keys are destroyed."""
     for name in names:
-        connection.execute(delete(pending).where(pending.c.name == name))
+        connection.execute(_STRIKE, {"struck": name})
 
 
 def read_retiring(connection: Connection, opened: int) -> dict[Handle, int]:
     """Return the names of keys that were replaced up to an epoch, and the epochs that replaced them."""
-    query = select(retiring).where(retiring.c.epoch <= opened)
-    return {Handle(row.name): row.epoch for row in connection.execute(query)}
+    return {Handle(row.name): row.epoch for row in connection.execute(_RETIRING, {"opened": opened})}
 
 
 def read_punctures(connection: Connection, paths: Sequence[bytes]) -> dict[bytes, tuple[int, str]]:
     """Return the epoch and cause of those of these paths that the log has."""
     found: dict[bytes, tuple[int, str]] = {}
     for chunk in _chunks(paths):
-        for row in connection.execute(select(punctures).where(punctures.c.path.in_(chunk))):
+        for row in connection.execute(_PUNCTURED, {"paths": chunk}):
             found[bytes(row.path)] = (row.epoch, row.cause)
     return found
 
@@ -198,7 +209,7 @@ def read_epochs(connection: Connection, numbers: Iterable[int]) -> dict[int, Rec
     """Return these epochs of the log."""
     found: dict[int, Record] = {}
     for chunk in _chunks(sorted(set(numbers))):
-        for row in connection.execute(select(epochs).where(epochs.c.epoch.in_(chunk))):
+        for row in connection.execute(_EPOCHS, {"numbers": chunk}):
             ended = None
             if row.destroyed_at is not None:
                 method, finality = DestroyMethod(row.destroy_method), Finality(row.finality)
@@ -217,36 +228,6 @@ def punctured_after(connection: Connection, epoch: int) -> Iterator[tuple[int, i
     )
     for row in connection.execute(query):
         yield row.epoch, row.at, row.cause, bytes(row.path)
-
-
-def lease_tenant(connection: Connection, first_row: int) -> int:
-    """Return the next unused tenant number, written down as used; raise Exhausted."""
-    tenant: int = connection.execute(select(head.c.next_tenant).with_for_update()).scalar_one()
-    if tenant >= 1 << TENANT_BITS:
-        raise Exhausted("every tenant number is used")
-    connection.execute(update(head).values(next_tenant=tenant + 1))
-    connection.execute(insert(tenants).values(tenant=tenant, next_row=first_row))
-    return tenant
-
-
-def lease_rows(connection: Connection, tenant: int, count: int) -> int:
-    """Return the first of so many rows that were never leased, written down as leased; raise Exhausted."""
-    first = read_high_water(connection, tenant, lock=True)
-    if first + count > 1 << ROW_BITS:
-        raise Exhausted("every row of this tenant is used")
-    connection.execute(update(tenants).where(tenants.c.tenant == tenant).values(next_row=first + count))
-    return first
-
-
-def read_high_water(connection: Connection, tenant: int, *, lock: bool = False) -> int:
-    """Return the first row of a tenant that was never leased; raise CustodyMismatch for an unknown tenant."""
-    query = select(tenants.c.next_row).where(tenants.c.tenant == tenant)
-    first = connection.execute(query.with_for_update() if lock else query).scalar_one_or_none()
-    if first is None:
-        raise CustodyMismatch(
-            "custody does not know this tenant; put the newest copy of the custody store back"
-        )
-    return first
 
 
 def count(connection: Connection) -> tuple[int, int, int]:

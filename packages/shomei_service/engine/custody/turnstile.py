@@ -24,13 +24,13 @@ class _Ticket(Generic[_Asked, _Answer]):
 
 
 class Turnstile(Generic[_Asked, _Answer]):
-    """A lock whose next holder serves every caller that waits for it."""
+    """One caller at a time is inside, and it serves every caller who waits."""
 
     def __init__(self, serve: Callable[[Sequence[_Asked]], Sequence[_Answer]]) -> None:
         """Take the function that answers a batch, one answer for each question, in order."""
         self._serve: Final = serve
-        self._turn: Final = threading.Lock()
-        self._door: Final = threading.Lock()
+        self._door: Final = threading.Condition()
+        self._is_taken: bool = False
         self._waiting: list[_Ticket[_Asked, _Answer]] = []
 
     def enter(self, asked: _Asked) -> _Answer:
@@ -38,22 +38,34 @@ class Turnstile(Generic[_Asked, _Answer]):
         ticket = _Ticket[_Asked, _Answer](asked)
         with self._door:
             self._waiting.append(ticket)
-        with self._turn:
+            # Whoever was served leaves at once; waiting for the turn as well would cost another round.
+            self._door.wait_for(lambda: ticket.is_served or not self._is_taken)
             if not ticket.is_served:
+                self._is_taken = True
+        if not ticket.is_served:
+            with self._inside():
                 with self._door:
                     batch, self._waiting = self._waiting, []
                 self._lead(batch)
-        if ticket.answer is not None:
-            return ticket.answer
-        if isinstance(ticket.failure, IntegrityFault):
-            raise IntegrityFault("a part of the key tree is not what was sealed") from ticket.failure
-        raise CustodyUnavailable("the erasure is not finished; a repeat rolls it forward") from ticket.failure
+        return _answer_of(ticket)
 
     @contextmanager
     def alone(self) -> Generator[None]:
-        """Hold the turn: nobody is served meanwhile."""
-        with self._turn:
+        """Be inside without serving anybody."""
+        with self._door:
+            self._door.wait_for(lambda: not self._is_taken)
+            self._is_taken = True
+        with self._inside():
             yield
+
+    @contextmanager
+    def _inside(self) -> Generator[None]:
+        try:
+            yield
+        finally:
+            with self._door:
+                self._is_taken = False
+                self._door.notify_all()
 
     def _lead(self, batch: list[_Ticket[_Asked, _Answer]]) -> None:
         self._serve_together(batch)
@@ -73,3 +85,11 @@ class Turnstile(Generic[_Asked, _Answer]):
             return
         for ticket, answer in zip(batch, answers, strict=True):
             ticket.answer, ticket.failure = answer, None
+
+
+def _answer_of(ticket: _Ticket[_Asked, _Answer]) -> _Answer:
+    if ticket.answer is not None:
+        return ticket.answer
+    if isinstance(ticket.failure, IntegrityFault):
+        raise IntegrityFault("a part of the key tree is not what was sealed") from ticket.failure
+    raise CustodyUnavailable("the erasure is not finished; a repeat rolls it forward") from ticket.failure

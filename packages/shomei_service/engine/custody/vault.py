@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from . import journal, records
+from . import journal, leases, records
 from .epochs import Epochs
 from .faults import BlobMissing
 from .heads import Heads
@@ -147,20 +147,20 @@ class Custody:
     def lease_tenant(self) -> int:
         """Return a tenant number that was never given out, durable before this returns; raise Exhausted."""
         with self._store.writing() as connection:
-            return records.lease_tenant(connection, RESERVED_ROWS)
+            return leases.lease_tenant(connection, RESERVED_ROWS)
 
     def lease_rows(self, tenant: int, count: int = LEASE_ROWS) -> range:
         """Return rows of a tenant that were never given out, durable before this returns; raise Exhausted."""
         if count < 1:
             raise ValueError("a lease has at least one row")
         with self._store.writing() as connection:
-            first = records.lease_rows(connection, tenant, count)
+            first = leases.lease_rows(connection, tenant, count)
         return range(first, first + count)
 
     def high_water(self, tenant: int) -> int:
         """Return the first row of a tenant that was never given out."""
         with self._store.reading() as connection:
-            return records.read_high_water(connection, tenant)
+            return leases.read_high_water(connection, tenant)
 
     # Remembering what a restored database would forget
 
