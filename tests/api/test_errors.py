@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from shomei_service.api import errors
-from shomei_service.engine.errors import EngineError, Fault, Held, Invalid, NotFound, Refusal
+from shomei_service.engine.errors import ConfirmRequired, EngineError, Fault, Held, Invalid, NotFound, Refusal
 
 # SEMANTICS.md §20: the whole vocabulary, stable for ever.
 CODES = {
@@ -50,6 +50,8 @@ OURS = [
 def instance(kind: type[EngineError]) -> EngineError:
     if kind is errors.Malformed:
         return errors.malformed("limit", "must be a whole number")
+    if kind is ConfirmRequired:
+        return ConfirmRequired("one fixed sentence", pending_erasures=2)
     return kind("one fixed sentence")
 
 
@@ -69,7 +71,8 @@ def test_every_error_has_a_status(kind: type[EngineError]) -> None:
 def test_every_error_speaks_the_vocabulary(kind: type[EngineError]) -> None:
     answer = errors.refuse(instance(kind), "req_1")
     body = json.loads(answer.body)
-    assert body.keys() == {"code", "detail", "request_id"}
+    own = {"pending_erasures"} if kind is ConfirmRequired else set()
+    assert body.keys() == {"code", "detail", "request_id"} | own
     assert body["code"] in CODES
     assert answer.status == errors.status_of(instance(kind))
     assert (body["code"] == "internal") == (answer.status == 500)
@@ -104,5 +107,7 @@ def test_headers_that_come_with_a_status() -> None:
     def names(error: EngineError) -> dict[bytes, bytes]:
         return dict(errors.refuse(error, "req_1").headers)
 
+    assert names(errors.TooOften("x", 2.1))[b"retry-after"] == b"3"
+    assert names(errors.TooOften("x", 0.0))[b"retry-after"] == b"1"
     assert names(instance(errors.Busy))[b"retry-after"].isdigit()
     assert b"retry-after" not in names(Invalid("x"))

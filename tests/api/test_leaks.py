@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from fastapi import HTTPException
+from fastapi.exceptions import RequestValidationError
 
 from shomei_service.api.app import create_app
 from shomei_service.api.exchange import AnyOperation
@@ -178,6 +180,8 @@ def crashing(error: BaseException) -> list[AnyOperation]:
         (RuntimeError(f"outer {MARK}"), 500, "internal"),
         (RecursionError(), 500, "internal"),
         (MemoryError(), 500, "internal"),
+        (HTTPException(418, MARK), 500, "internal"),
+        (RequestValidationError([{"input": MARK}], body=MARK), 500, "internal"),
         (IntegrityFault("stored bytes are not what was sealed"), 500, "internal"),
         (CustodyUnavailable("custody does not answer"), 503, "custody_unavailable"),
         (ErasurePending("the erasure will finish by itself"), 503, "erasure_pending"),

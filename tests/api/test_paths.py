@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from shomei_service.api.connection import Connection
 from shomei_service.api.paths import decode
-from shomei_service.api.server import Connection
 from shomei_service.engine.errors import NotFound
 from tests.api.house import UNKNOWN, Answer, House, Live, serve, without_id
 

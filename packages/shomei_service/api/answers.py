@@ -149,6 +149,12 @@ class HealthAnswer(TypedDict):
     status: Literal["ok"]
 
 
+class ReadyAnswer(HealthAnswer):
+    """That the service does its work, and how many memories still wait for their vectors."""
+
+    embedding_backlog: int
+
+
 class ErrorAnswer(TypedDict):
     """Every error: a stable code, a fixed sentence, and the id to find it by in the log."""
 

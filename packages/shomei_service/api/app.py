@@ -1,38 +1,58 @@
-"""The application: the route table behind the raw path, in one layer that seals every answer."""
+"""The application: FastAPI over the one table of routes, in one layer that seals every answer."""
 
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
-from typing import Final, cast
+from typing import Final, NoReturn, cast
 
 import anyio.to_thread
-from starlette.applications import Starlette
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.telemetry import TelemetryConfig
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
+from starlette.routing import Match
 
 from ..engine.errors import NotFound
 from ..engine.parts import Engine
-from . import errors
+from ..settings import Settings, read_settings
+from . import errors, public
+from .doors import Door, governed
 from .errors import NoSuchMethod
 from .exchange import AnyOperation, Exchange
 from .gate import Gate
 from .journal import REQUEST_ID
 from .lanes import Lanes
 from .paths import RawPath
-from .public import doors
+from .rates import Rates
 from .replies import Reply
 from .routes import OPERATIONS
 from .upkeep import Upkeep
 
+# FastAPI's spans would carry paths, queries and exceptions' own words. SEMANTICS.md §14.
+_NO_TELEMETRY: Final = TelemetryConfig(
+    tracing=False, metrics=False, logs=False, operation_spans=False, auto_configure=False
+)
 
-def create_app(engine: Engine, operations: Iterable[AnyOperation] = OPERATIONS) -> Starlette:
-    """Return the service over an open engine; whoever opened the engine closes it, after the application."""
+
+def create_app(
+    engine: Engine, operations: Iterable[AnyOperation] = OPERATIONS, settings: Settings | None = None
+) -> FastAPI:
+    """Return the service over an open engine; whoever opened the engine closes it, after the application.
+
+    Raises StartRefused when no settings are given and the environment's are not valid.
+    """
     upkeep = Upkeep(engine)
     lanes = Lanes()
+    rates = Rates(settings or read_settings())
+    described = [
+        *public.checks(engine, lanes, upkeep),
+        *(governed(operation, Exchange(operation, engine, lanes, rates)) for operation in operations),
+    ]
 
     @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncGenerator[None, None]:
+    async def lifespan(_app: FastAPI) -> AsyncGenerator[None, None]:
         upkeep.start()
         try:
             yield
@@ -40,20 +60,22 @@ def create_app(engine: Engine, operations: Iterable[AnyOperation] = OPERATIONS) 
             await anyio.to_thread.run_sync(lanes.drain)
             await anyio.to_thread.run_sync(upkeep.stop)
 
-    app = Starlette(
-        routes=[
-            *(Route(path, door, methods=["GET"]) for path, door in doors(upkeep).items()),
-            *(
-                Route(operation.path, Exchange(operation, engine, lanes), methods=[operation.method])
-                for operation in operations
-            ),
-        ],
+    return FastAPI(
+        routes=[*described, public.description(described, lanes)],
+        redirect_slashes=False,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        telemetry=_NO_TELEMETRY,
         middleware=[Middleware(Gate), Middleware(RawPath)],
-        exception_handlers={404: _no_route, 405: _no_method},
+        exception_handlers={
+            404: _no_route,
+            405: _no_method,
+            HTTPException: _unforeseen,
+            RequestValidationError: _unforeseen,
+        },
         lifespan=lifespan,
     )
-    app.router.redirect_slashes = False
-    return app
 
 
 _NO_ROUTE: Final = NotFound("there is nothing here")
@@ -66,15 +88,20 @@ async def _no_route(request: Request, _error: Exception) -> Response:
 
 async def _no_method(request: Request, _error: Exception) -> Response:
     refused = _response(errors.refuse(_NO_METHOD, _request_id(request)))
-    app = cast(Starlette, request.app)
+    app = cast(FastAPI, request.app)
     offered = {
         method
         for route in app.routes
-        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
-        for method in route.methods or ()
+        if isinstance(route, Door) and route.matches(request.scope)[0] is not Match.NONE
+        for method in route.offered
     }
     refused.headers["allow"] = ", ".join(sorted(offered))
     return refused
+
+
+async def _unforeseen(_request: Request, error: Exception) -> NoReturn:
+    """Leave it to the gate: FastAPI's own answers echo what was sent."""
+    raise error
 
 
 def _response(answer: Reply) -> Response:

@@ -1,5 +1,6 @@
 """What the engine's refusals and faults look like over HTTP: the one table of statuses. CONTRACT.md §2."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, LiteralString
@@ -25,6 +26,16 @@ class TooSlow(Refusal):
     """The body did not arrive in time."""
 
     code = "invalid_request"
+
+
+class TooOften(Refusal):
+    """A key, or somebody without one, asks more often than is allowed; it says when to come back."""
+
+    code = "rate_limited"
+
+    def __init__(self, message: LiteralString, seconds: float = 1.0) -> None:
+        super().__init__(message)
+        self.seconds: int = max(1, math.ceil(seconds))
 
 
 class NoSuchMethod(Refusal):
@@ -62,11 +73,14 @@ STATUS: Final[Mapping[type[EngineError], int]] = {
     NoSuchMethod: 405,
     TooSlow: 408,
     errors.Blocked: 409,
+    errors.ErasureInProgress: 409,
+    errors.ConfirmRequired: 409,
     errors.TooLarge: 413,
     errors.Invalid: 422,
     Malformed: 422,
     TooDeep: 422,
     errors.Held: 423,
+    TooOften: 429,
     errors.Unsupported: 501,
     errors.CustodyUnavailable: 503,
     errors.StorageUnavailable: 503,
@@ -90,8 +104,11 @@ def status_of(error: EngineError) -> int:
 def refuse(error: EngineError, request_id: str, fields: Mapping[str, Json] | None = None) -> Reply:
     """Answer with the error's status, code and fixed sentence, and the verb's own fields beside them."""
     status = status_of(error)
+    if isinstance(error, errors.ConfirmRequired):
+        fields = {**(fields or {}), "pending_erasures": error.pending_erasures}
     code, detail = ("internal", _INTERNAL) if status == 500 else (error.code, _detail(error))
-    return problem(status, code, detail, request_id, fields=fields)
+    wait = ((b"retry-after", str(error.seconds).encode()),) if isinstance(error, TooOften) else ()
+    return problem(status, code, detail, request_id, fields=fields, headers=wait)
 
 
 def crash(request_id: str) -> Reply:

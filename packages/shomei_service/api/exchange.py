@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar, cast
 from starlette.types import Receive, Send
 from starlette.types import Scope as Request
 
-from ..engine.errors import EngineError, Fault
+from ..engine.errors import EngineError, Fault, Unauthenticated
 from ..engine.model import Caller, Json, Scope
 from ..engine.parts import Engine
 from ..engine.verbs import access
@@ -16,6 +16,7 @@ from . import auth, bodies, errors, paths, reading
 from .bodies import SINGLE, Allowance, ClientGone
 from .journal import REQUEST_ID, log_fault
 from .lanes import Lane, Lanes
+from .rates import Rates
 from .replies import Reply, reply
 from .schemas import Nothing, Shape
 
@@ -25,13 +26,17 @@ Q = TypeVar("Q", bound=Shape)
 _NO_FIELDS: Final[Mapping[type[EngineError], Mapping[str, Json]]] = {}
 
 
+def _one(_body: Shape) -> int:
+    return 1
+
+
 @dataclass(frozen=True, slots=True)
 class Ask(Generic[B, Q]):
-    """A request that is authenticated, in scope and well formed."""
+    """A request that is authenticated, in scope and well formed; path_id is the id in its path, if any."""
 
     engine: Engine
     caller: Caller
-    memory_id: str
+    path_id: str
     body: B
     query: Q
 
@@ -49,6 +54,7 @@ class Operation(Generic[B, Q]):
     query: type[Q]
     lane: Lane
     allowance: Allowance = SINGLE
+    weigh: Callable[[B], int] = _one
     refused: Mapping[type[EngineError], Mapping[str, Json]] = field(default_factory=lambda: _NO_FIELDS)
 
 
@@ -58,10 +64,11 @@ AnyOperation = Operation[Shape, Shape]
 class Exchange:
     """An operation as an ASGI application."""
 
-    def __init__(self, operation: Operation[B, Q], engine: Engine, lanes: Lanes) -> None:
-        self.operation = cast(AnyOperation, operation)
+    def __init__(self, operation: AnyOperation, engine: Engine, lanes: Lanes, rates: Rates) -> None:
+        self.operation = operation
         self._engine = engine
         self._lanes = lanes
+        self._rates = rates
 
     async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
         """Answer the request, or say nothing to a client that is gone."""
@@ -75,9 +82,10 @@ class Exchange:
 
     async def _answer(self, request: Request, receive: Receive) -> Reply:
         operation = self.operation
-        # 1. 401, then 403: nothing of the request is read for a caller who may not ask.
-        caller = await self._lanes.run(Lane.ADMIT, access.authenticate, self._engine, auth.bearer(request))
+        # 1. 401, 403, 429: nothing of the request is read for a caller who may not ask.
+        caller = await self._authenticate(request)
         caller.require(operation.scope)
+        self._rates.admit(caller.actor, operation.lane)
         # 2. Large bodies wait outside until there is room for them.
         async with self._lanes.large_bodies if operation.lane is Lane.BATCH else nullcontext():
             # 3. 413, then 422 as far as headers tell.
@@ -87,6 +95,13 @@ class Exchange:
                 bodies.require_json(request)
             # 4. The rest is work, and leaves the event loop.
             return await self._lanes.run(operation.lane, self._work, request, caller, raw)
+
+    async def _authenticate(self, request: Request) -> Caller:
+        try:
+            return await self._lanes.run(Lane.ADMIT, access.authenticate, self._engine, auth.bearer(request))
+        except Unauthenticated:
+            self._rates.fail(auth.suspects(request))
+            raise
 
     def _work(self, request: Request, caller: Caller, raw: bytes) -> Reply:
         operation = self.operation
@@ -98,8 +113,9 @@ class Exchange:
             if operation.body is not Nothing
             else Nothing(),
             query=reading.read_query(operation.query, cast(bytes, request["query_string"])),
-            memory_id=paths.decode(cast(Mapping[str, str], request["path_params"]).get("memory_id", "")),
+            path_id=paths.decode(next(iter(cast(Mapping[str, str], request["path_params"]).values()), "")),
         )
+        self._rates.charge(caller.actor, operation.lane, operation.weigh(ask.body) - 1)
         return reply(operation.act(ask))
 
     def _refuse(self, error: EngineError, request_id: str) -> Reply:

@@ -24,19 +24,23 @@ class Lane(StrEnum):
     """Which threads a call may use; erasing never queues behind recall."""
 
     ADMIT = "admit"
+    READ = "read"
     RECALL = "recall"
     REMEMBER = "remember"
     BATCH = "batch"
     GOVERN = "govern"
+    PROBE = "probe"
 
 
 # Waiting for a shared commit takes a thread but no processor; recall takes processor, a batch memory.
 THREADS: Final[Mapping[Lane, int]] = {
     Lane.ADMIT: 8,
+    Lane.READ: 16,
     Lane.RECALL: 16,
     Lane.REMEMBER: 64,
     Lane.BATCH: 2,
     Lane.GOVERN: 64,
+    Lane.PROBE: 1,
 }
 
 

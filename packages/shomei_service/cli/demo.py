@@ -144,7 +144,7 @@ class MainJob:
         deadline = time.monotonic() + _EMBEDDING_WAIT_S
         with httpx.Client(base_url=self._url, trust_env=False, timeout=30) as client:
             while time.monotonic() < deadline:
-                backlog = client.get("/readyz").json().get("embedding_backlog", 0)
+                backlog = client.get("/readyz").json()["embedding_backlog"]
                 if sys.stderr.isatty():
                     print(f"\rvectors still to make: {backlog} ", end="", file=sys.stderr, flush=True)
                 if backlog == 0:

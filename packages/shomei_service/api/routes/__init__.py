@@ -1,4 +1,9 @@
-"""Every route of CONTRACT.md §1, in one list."""
+"""Every route of CONTRACT.md §1, in one list.
+
+How to add a route: give its body and query a closed `Shape` in schemas.py, its answer a shape in answers.py;
+write one function from an `Ask` to that answer and one `Operation` in the module of its noun, list the module
+here and strike the route from unbuilt.py; run `UPDATE_SNAPSHOTS=1 pytest tests/api` and read the difference.
+"""
 
 from typing import Final, cast
 

@@ -27,7 +27,7 @@ def add_memories(ask: Ask[BatchBody, Nothing]) -> AddAnswer:
 
 def get_memory(ask: Ask[Nothing, Nothing]) -> Memory:
     """Read one recallable memory."""
-    return _memory(read.get(ask.engine, ask.caller, ask.memory_id))
+    return _memory(read.get(ask.engine, ask.caller, ask.path_id))
 
 
 def list_memories(ask: Ask[Nothing, PageQuery]) -> PageAnswer:
@@ -41,7 +41,7 @@ def delete_memory(ask: Ask[Nothing, DeleteQuery]) -> DeleteAnswer:
     """Erase one memory and prove it."""
     if ask.query.derived is not None:
         raise Unsupported("erasing what was derived from a memory is not built yet")
-    erased = erase.erase(ask.engine, ask.caller, ask.memory_id, ask.query.basis)
+    erased = erase.erase(ask.engine, ask.caller, ask.path_id, ask.query.basis)
     return {
         "message": _DELETED,
         "deleted": True,
@@ -53,7 +53,7 @@ def delete_memory(ask: Ask[Nothing, DeleteQuery]) -> DeleteAnswer:
 
 def check_memory(ask: Ask[Nothing, Nothing]) -> StatusAnswer:
     """Say how one memory stands."""
-    found = status.status(ask.engine, ask.caller, ask.memory_id)
+    found = status.status(ask.engine, ask.caller, ask.path_id)
     if found.valid is None:
         return {"valid": None, "reason": "not_found"}
     return {
@@ -106,6 +106,7 @@ OPERATIONS: Final = (
         body=NewMemoryBody,
         query=Nothing,
         lane=Lane.REMEMBER,
+        refused={Unsupported: {}},
     ),
     Operation(
         method="POST",
@@ -117,6 +118,8 @@ OPERATIONS: Final = (
         query=Nothing,
         lane=Lane.BATCH,
         allowance=BATCH,
+        weigh=lambda body: len(body.memories),
+        refused={Unsupported: {}},
     ),
     Operation(
         method="GET",
@@ -126,7 +129,7 @@ OPERATIONS: Final = (
         answer=PageAnswer,
         body=Nothing,
         query=PageQuery,
-        lane=Lane.RECALL,
+        lane=Lane.READ,
     ),
     Operation(
         method="GET",
@@ -136,7 +139,7 @@ OPERATIONS: Final = (
         answer=Memory,
         body=Nothing,
         query=Nothing,
-        lane=Lane.RECALL,
+        lane=Lane.READ,
     ),
     Operation(
         method="DELETE",
@@ -147,7 +150,7 @@ OPERATIONS: Final = (
         body=Nothing,
         query=DeleteQuery,
         lane=Lane.GOVERN,
-        refused={NotFound: {"deleted": False}, Held: {"deleted": False, "held": True}},
+        refused={Unsupported: {}, NotFound: {"deleted": False}, Held: {"deleted": False, "held": True}},
     ),
     Operation(
         method="GET",
@@ -157,6 +160,6 @@ OPERATIONS: Final = (
         answer=StatusAnswer,
         body=Nothing,
         query=Nothing,
-        lane=Lane.RECALL,
+        lane=Lane.READ,
     ),
 )

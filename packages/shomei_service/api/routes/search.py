@@ -63,5 +63,6 @@ OPERATIONS: Final = (
         body=SearchBody,
         query=SearchQuery,
         lane=Lane.RECALL,
+        refused={Unsupported: {}},
     ),
 )

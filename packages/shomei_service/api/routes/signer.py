@@ -27,6 +27,7 @@ OPERATIONS: Final = (
         answer=SignerAnswer,
         body=Nothing,
         query=Nothing,
-        lane=Lane.RECALL,
+        lane=Lane.READ,
+        refused={Unsupported: {}},
     ),
 )

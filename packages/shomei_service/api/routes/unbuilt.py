@@ -1,10 +1,10 @@
 """Routes the contract promises and the engine cannot serve yet: scope first, then 501. CONTRACT.md §2."""
 
-from collections.abc import Mapping
 from typing import Final, NoReturn
 
 from ...engine.errors import Unsupported
 from ...engine.model import Scope
+from ..answers import ErrorAnswer
 from ..exchange import Ask, Operation
 from ..lanes import Lane
 from ..schemas import Nothing
@@ -47,10 +47,10 @@ OPERATIONS: Final = tuple(
         path=path,
         scope=scope,
         act=not_built,
-        answer=Mapping,
+        answer=ErrorAnswer,
         body=Nothing,
         query=Nothing,
-        lane=Lane.RECALL,
+        lane=Lane.READ,
     )
     for method, path, scope in _UNBUILT
 )

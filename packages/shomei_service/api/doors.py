@@ -1,0 +1,72 @@
+"""Routes that FastAPI reads and describes, and that our own applications answer."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import Signature
+from typing import Self
+
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from . import openapi
+from .answers import ErrorAnswer
+from .exchange import AnyOperation, Exchange
+
+
+@dataclass(frozen=True)
+class Signed:
+    """An endpoint in name: FastAPI analyses its signature, and nobody calls it."""
+
+    __signature__: Signature
+
+    def __call__(self) -> None:
+        """Do nothing."""
+
+
+class Door(APIRoute):
+    """A route answered by an application of ours: FastAPI parses no body and solves no dependency for it."""
+
+    def answered_by(self, app: ASGIApp) -> Self:
+        """Put the application in the place of FastAPI's."""
+        self.app = app
+        return self
+
+    @cached_property
+    def offered(self) -> frozenset[str]:
+        """The methods that may be used: whoever answers GET answers HEAD. RFC 9110 §9.3.2."""
+        methods = self.methods or set[str]()
+        return frozenset(methods | {"HEAD"} if "GET" in methods else methods)
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Compare the path as it was sent, and the method."""
+        found = self.path_regex.match(scope["path"]) if scope["type"] == "http" else None
+        if found is None:
+            return Match.NONE, {}
+        match = Match.FULL if scope["method"] in self.offered else Match.PARTIAL
+        return match, {"route": self, "endpoint": self.endpoint, "path_params": found.groupdict()}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer. Raises HTTPException for a method that is not offered."""
+        if scope["method"] not in self.offered:
+            raise HTTPException(405)
+        await self.app(scope, receive, send)
+
+
+def governed(operation: AnyOperation, exchange: Exchange) -> Door:
+    """Return the route of an operation."""
+    name = operation.act.__name__
+    only_refuses = operation.answer is ErrorAnswer
+    return Door(
+        operation.path,
+        Signed(openapi.signature(operation)),
+        methods=[operation.method],
+        name=name,
+        operation_id=None if only_refuses else name,
+        summary=(operation.act.__doc__ or "").partition("\n")[0],
+        description=f"Needs a key of scope {operation.scope}.",
+        status_code=501 if only_refuses else 200,
+        response_description="Not built yet." if only_refuses else "Done.",
+        responses=openapi.refusals(operation),
+    ).answered_by(exchange)
