@@ -145,8 +145,6 @@ def _closure(engine: Engine, unit: Unit, request: Request, actor: str) -> Attest
 
 
 def recorded_closures(unit: Unit, intent_id: str) -> dict[str, Attested]:
-    """Return the closure of the forget request that an intent carried out, rebuilt from the log."""
-    closure_hash = obligations.closure_hash(unit, intent_id)
-    if closure_hash is None:
-        return {}
-    return {intent_id: receipts.of_hashes(unit, [closure_hash])[closure_hash]}
+    """Return the first closure of the forget request that an intent carried out, from the log."""
+    closure = receipts.about(unit, bodies.Schema.SUBJECT_CLOSURE, intent_id)
+    return {} if closure is None else {intent_id: closure}

@@ -53,6 +53,18 @@ class ConfirmRequired(Refusal):
         self.pending_erasures: int = pending_erasures
 
 
+class IdempotencyMismatch(Refusal):
+    """The Idempotency-Key was used before, with another request."""
+
+    code = "idempotency_mismatch"
+
+
+class IdempotencyInFlight(Refusal):
+    """The same request, under the same key, is being carried out now."""
+
+    code = "idempotency_in_flight"
+
+
 class Blocked(Refusal):
     """Restricted, consent-invalid or expired: one answer for the three. SEMANTICS.md §4."""
 

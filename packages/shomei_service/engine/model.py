@@ -278,13 +278,23 @@ class Clock(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Retry:
+    """The Idempotency-Key of a call, the route it was made on, and everything else that was sent."""
+
+    route: str
+    key: str
+    body: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: the tenant and scopes come from the API key alone."""
+    """Who asks: the tenant and scopes come from the API key alone. A retry makes writing calls repeatable."""
 
     tenant: TenantId
     actor: str
     scopes: frozenset[Scope]
+    retry: Retry | None = None
 
     def require(self, scope: Scope) -> None:
         """Raise Forbidden unless the key has the scope; the words are the contract's."""
@@ -386,7 +396,7 @@ class Added:
     """The answer to an add: the id, the text as it was taken, and the receipt."""
 
     memory_id: MemoryId
-    text: str
+    text: str | None  # None when the call was made again after the memory was erased
     receipt: Attested
 
 

@@ -21,6 +21,7 @@ from .receipts.commitments import Commitments
 from .receipts.content_free import GENERIC, require_content_free
 from .receipts.signer import ReceiptSigner
 from .rows import Rows
+from .shared_embedder import SharedEmbedder
 from .store import receipts, tenants
 from .store.receipts import ReceiptRow
 from .store.unit import Store, Unit
@@ -62,7 +63,7 @@ class Engine:
         self.store = store
         self.custody = custody
         self.signer = signer
-        self.embedder = embedder
+        self.embedder = SharedEmbedder(embedder) if embedder else None
         self.clock = clock
         self.options = options
         self.rows = Rows(custody)
@@ -70,7 +71,7 @@ class Engine:
         self.slots = Slots(custody)
         self.flights = Flights()
         self.wake = threading.Event()
-        self.embedding = threading.Lock()  # an embedder serves one thread at a time
+        self.swept_at = 0
         self._moved: set[TenantId] = set()  # whose log custody has not heard of since its last commit
         self._marked_at: dict[TenantId, int] = {}
 
@@ -155,7 +156,7 @@ class Engine:
             origin=origin,
             seq=seq,
             schema=draft.schema.value,
-            memory_id=draft.memory_id,
+            memory_id=draft.about,
             receipt_hash=receipt_hash,
             body=text.decode(),
             signer_id=signer.signer_id if signer else None,
@@ -179,8 +180,7 @@ class Engine:
         if self.embedder is None:
             return None, False
         try:
-            with self.embedding:
-                return self.embedder.query(query), False
+            return self.embedder.query(query), False
         except EmbedderFault:
             return None, True
 
@@ -257,6 +257,11 @@ class Flights:
                 flight.aboard -= 1
                 if not flight.aboard:
                     del self._flying[intent_id]
+
+    def is_flying(self, intent_id: str) -> bool:
+        """Say whether a thread of this process is carrying the intent out."""
+        with self._lock:
+            return intent_id in self._flying
 
     @contextmanager
     def reserved(self) -> Generator[str]:

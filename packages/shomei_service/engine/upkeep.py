@@ -22,10 +22,12 @@ from .model import (
     new_id,
 )
 from .parts import Engine
-from .recall.embedder import Embedder, vectors_of
-from .store import consents, holds, intents, memories, obligations, tenants, tombstones
+from .recall.embedder import Embedder, EmbedderFault, vectors_of
+from .store import consents, holds, intents, memories, obligations, replays, tenants, tombstones
 
 _EXPIRED_ROWS = 500
+_REPLAYS_KEPT_S = 2 * 86_400
+_SWEEP_EVERY_S = 3_600
 _EMBED_ROWS = 16  # rows in one go; embedding takes about 30 ms a row
 
 
@@ -40,6 +42,7 @@ def upkeep(engine: Engine) -> bool:
     erase_after_withdrawal(engine)
     purge(engine)
     engine.mark_moved_logs()
+    drop_old_replays(engine)
     return embed_pending(engine, _EMBED_ROWS) > 0
 
 
@@ -109,6 +112,16 @@ def _erase_all(
     disposal.carry_out(engine, tenant_id, intent.intent_id)
 
 
+def drop_old_replays(engine: Engine) -> None:
+    """Forget results of calls older than two days; within one they may be asked for again. §16."""
+    now = engine.clock.now()
+    if now - engine.swept_at < _SWEEP_EVERY_S:
+        return
+    engine.swept_at = now
+    with engine.store.transaction() as connection:
+        replays.drop_before(connection, now - _REPLAYS_KEPT_S)
+
+
 def purge(engine: Engine) -> None:
     """Empty SQLite's log so that no page of an erased row is left, then say so. CUSTODY.md §4."""
     waiting = tombstones.not_purged(engine.store)
@@ -141,9 +154,10 @@ def _embed(engine: Engine, embedder: Embedder, tenant_id: TenantId, rows: Sequen
         try:
             text = engine.rows.open_content(tenant_id, row).text
             features = engine.rows.open_features(tenant_id, row)
-            with engine.embedding:
-                vectors = vectors_of(embedder, text)
+            vectors = vectors_of(embedder, text)
             embedded.append(engine.rows.reseal_features(tenant_id, row, replace(features, vectors=vectors)))
+        except EmbedderFault:
+            break  # the next round tries again
         except (Punctured, IntegrityFault):
             continue  # erased while its vectors were made, or not what was sealed
     with engine.unit(tenant_id) as unit:

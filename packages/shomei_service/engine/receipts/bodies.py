@@ -66,10 +66,10 @@ class KeyDestruction:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A body without its header, and the memory it is about."""
+    """A body without its header, and what it is about: a memory, or for a closure its request."""
 
     schema: Schema
-    memory_id: MemoryId | None
+    about: str | None
     fields: JsonObject
 
 
@@ -265,7 +265,7 @@ def subject_closure(
         "external_artifact_count": counts.artifacts,
         "external_ack_count": counts.artifacts_acknowledged,
     }
-    return Draft(Schema.SUBJECT_CLOSURE, None, fields)
+    return Draft(Schema.SUBJECT_CLOSURE, request_id, fields)
 
 
 def reerase(

@@ -219,14 +219,6 @@ def subject_of(unit: Unit, request_id: str) -> Pseudonym | None:
     return Pseudonym(found) if found is not None else None
 
 
-def closure_hash(unit: Unit, request_id: str) -> str | None:
-    """Return the hash of a request's newest closure."""
-    query = select(requests.c.closure_hash).where(
-        requests.c.tenant_id == unit.tenant, requests.c.request_id == request_id
-    )
-    return unit.connection.execute(query).scalar()
-
-
 def closed(unit: Unit, request_id: str, closure_hash: str) -> None:
     """Record a request's newest closure; nothing is owed until the next discharge."""
     unit.connection.execute(

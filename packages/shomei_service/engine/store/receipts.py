@@ -19,7 +19,7 @@ class ReceiptRow:
     origin: str
     seq: int
     schema: str
-    memory_id: str | None
+    memory_id: str | None  # or, for a closure, its request
     receipt_hash: str
     body: str
     signer_id: str | None
@@ -78,10 +78,16 @@ def of_hashes(unit: Unit, hashes: Iterable[str]) -> dict[str, Attested]:
     return found
 
 
-def naming(unit: Unit, schema: str, opaque_id: str) -> Attested | None:
-    """Return the receipt of a schema whose body names this id; None if there is none."""
-    query = select(*_COLUMNS).where(
-        receipts.c.tenant_id == unit.tenant, receipts.c.schema == schema, receipts.c.body.contains(opaque_id)
+def about(unit: Unit, schema: str, opaque_id: str) -> Attested | None:
+    """Return the first receipt of a schema about a memory or a forget request; None if there is none."""
+    query = (
+        select(*_COLUMNS)
+        .where(
+            receipts.c.tenant_id == unit.tenant,
+            receipts.c.memory_id == opaque_id,
+            receipts.c.schema == schema,
+        )
+        .order_by(receipts.c.seq)
     )
     row = unit.connection.execute(query).mappings().first()
     return _attested(row) if row else None

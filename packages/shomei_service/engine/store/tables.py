@@ -283,7 +283,7 @@ obligations = Table(
     Index("ix_obligations_due", "due_at", **_where("state = 'open'")),
 )
 
-replays = Table(  # Idempotency-Key: keyed hashes, a status and content-free results; no response text
+replays = Table(  # Idempotency-Key: keyed hashes and content-free results; no response text
     "replays",
     metadata,
     Column("tenant_id", String(32), nullable=False),
@@ -291,14 +291,11 @@ replays = Table(  # Idempotency-Key: keyed hashes, a status and content-free res
     Column("route", String(80), nullable=False),
     Column("key_hmac", String(80), nullable=False),
     Column("fingerprint", String(80)),  # of the body; nulled when what it describes is erased
-    Column("status", Integer),  # None while the call is in flight
-    Column("result", Text),
-    Column("intent_id", String(40)),
+    Column("result", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     _tenant_key("actor", "route", "key_hmac"),
     _of_tenant(),
     Index(None, "created_at"),
-    Index(None, "tenant_id", "intent_id"),
 )
 
 replay_memories = Table(

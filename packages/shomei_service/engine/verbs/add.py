@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 
-from .. import admission, limits
+from .. import admission, limits, retries
 from ..errors import Invalid
 from ..failpoints import failpoint
-from ..model import Added, Caller, NewMemory, Scope
+from ..model import Added, Caller, MemoryId, NewMemory, Scope
 from ..parts import Engine
-from ..store import tenants
+from ..receipts import bodies
+from ..store import memories, receipts, tenants
+from ..store.unit import Unit
 
 
 def add(engine: Engine, caller: Caller, new: NewMemory) -> Added:
@@ -29,9 +31,27 @@ def add_batch(engine: Engine, caller: Caller, news: Sequence[NewMemory]) -> list
     admissions = [admission.prepare(engine, tenant, new) for new in news]
     # 2. Rows and receipts become true together.
     with engine.unit(caller.tenant) as unit:
+        again = retries.recall(engine, unit, caller)
+        if again is not None:
+            return _again(engine, unit, retries.ids(again["ids"]))
         added = admission.admit(engine, unit, admissions, actor=caller.actor)
+        ids = [one.memory_id for one in added]
+        retries.keep(engine, unit, caller, {"ids": [*ids]}, about=ids)
         failpoint("add.before_commit")
     failpoint("add.after_commit")
     # 3. Vectors and the log's mark follow in the background; the words are findable now.
     engine.wake.set()
     return added
+
+
+def _again(engine: Engine, unit: Unit, ids: Sequence[MemoryId]) -> list[Added]:
+    """Return the same answer once more; the text of what was erased since is not in it."""
+    rows = memories.live(unit, ids)
+    answers: list[Added] = []
+    for memory_id in ids:
+        receipt = receipts.about(unit, bodies.Schema.MEMORY_ADD, memory_id)
+        assert receipt is not None, "an add and its receipt are one transaction"  # noqa: S101
+        row = rows.get(memory_id)
+        text = engine.rows.open_content(unit.tenant, row).text if row is not None else None
+        answers.append(Added(memory_id, text, receipt))
+    return answers

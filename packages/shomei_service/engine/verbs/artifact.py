@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .. import limits, policy
+from .. import limits, policy, retries
 from ..errors import Blocked, Invalid, NotFound, Unsupported
 from ..model import (
     ArtifactKind,
@@ -49,6 +49,11 @@ def register(
     now = engine.clock.now()
     artifact_id = new_id("artifact:")
     with engine.unit(caller.tenant) as unit:
+        again = retries.recall(engine, unit, caller)
+        if again is not None:
+            receipt = retries.statement(unit, again["receipt"])
+            assert receipt is not None, "every registration has its receipt"  # noqa: S101
+            return Registered(retries.text(again["artifact"]), receipt)
         if location_code is not None:
             policy.require_registered(
                 [location_code],
@@ -61,6 +66,7 @@ def register(
         lineage.put_edges(unit, [Edge(EdgeKind.DERIVED_FROM, artifact_id, source) for source in derived_from])
         draft = bodies.derived_artifact(artifact_id=artifact_id, kind=kind, source_ids=sorted(derived_from))
         receipt = engine.attest(unit, [draft], actor=caller.actor)[0]
+        retries.keep(engine, unit, caller, {"artifact": artifact_id, "receipt": receipt.receipt_hash})
     return Registered(artifact_id, receipt)
 
 
@@ -69,10 +75,15 @@ def acknowledge(engine: Engine, caller: Caller, artifact_id: str) -> bool:
     caller.require(Scope.DATA)
     now = engine.clock.now()
     with engine.unit(caller.tenant) as unit:
+        again = retries.recall(engine, unit, caller)
+        if again is not None:
+            return again["news"] is True
         artifact = lineage.find_artifact(unit, artifact_id)
         if artifact is None:
             raise NotFound("no such artifact")
-        if artifact.acknowledged_at is not None:
+        news = artifact.acknowledged_at is None
+        retries.keep(engine, unit, caller, {"news": news})
+        if not news:
             return False
         owed = [one.obligation_id for one in obligations.of_artifact(unit, artifact_id)]
         engine.journal(unit, "artifact_acknowledged", [artifact_id, *owed])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from .. import agreement, deferral, disposal, policy
+from .. import agreement, deferral, disposal, policy, retries
 from ..errors import Invalid
 from ..model import (
     Attested,
@@ -12,6 +12,7 @@ from ..model import (
     Caller,
     Cause,
     ConsentAction,
+    JsonObject,
     MemoryId,
     MemoryRow,
     Obligation,
@@ -65,13 +66,17 @@ def record(engine: Engine, caller: Caller, new: NewConsent) -> Recorded:
     code that is not registered for the tenant.
     """
     caller.require(Scope.ADMIN)
-    intent_id = None
     with engine.unit(caller.tenant) as unit:
+        again = retries.recall(engine, unit, caller)
+        if again is not None:
+            receipt = retries.statement(unit, again["receipt"])
+            return Recorded(receipt is not None, retries.count(again["affected"]), receipt)
         tenant = tenants.get(unit)
         _require_codes(new, tenant.policies)
         commitments = engine.commitments(tenant)
         subject = commitments.subject(new.user_id)
         if consents.standing(unit, subject).get(new.purpose) is new.action:
+            retries.keep(engine, unit, caller, {"affected": 0, "receipt": None})
             return Recorded(changed=False, affected=0, receipt=None)
         evidence = commitments.evidence(new.evidence_ref) if new.evidence_ref else None
         engine.journal(
@@ -86,6 +91,8 @@ def record(engine: Engine, caller: Caller, new: NewConsent) -> Recorded:
             evidence_ref_hmac=evidence,
         )
         receipt = engine.attest(unit, [draft], actor=caller.actor)[0]
+        kept: JsonObject = {"affected": len(affected), "receipt": receipt.receipt_hash}
+        retries.keep(engine, unit, caller, kept)
         intent_id = _follow_up(engine, unit, subject, new, affected, caller.actor)
     if intent_id is not None:
         disposal.carry_out(engine, caller.tenant, intent_id)

@@ -1,9 +1,9 @@
 """Erase one memory. SEMANTICS.md §10 (GDPR Art. 17), CUSTODY.md §4."""
 
-from .. import deferral, disposal, policy
+from .. import deferral, disposal, policy, retries
 from ..disposal import Disposed
 from ..errors import NotFound
-from ..model import Basis, Caller, Cause, Erased, MemoryId, MemoryRow, Scope
+from ..model import Basis, Caller, Cause, Erased, JsonObject, MemoryId, MemoryRow, Scope
 from ..parts import Engine
 from ..store import holds, lineage, memories, restrictions
 from ..store.unit import Unit
@@ -28,23 +28,29 @@ def erase(
             engine, intent_id, cause=Cause.DELETE_REQUEST, basis=basis, actor=caller.actor
         )
         with engine.unit(caller.tenant) as unit:
+            again = retries.recall(engine, unit, caller)
             # 1. Lock first: a hold must not arrive between the question and the act.
             row = memories.lock(unit, memory_id)
             begun = row.intent_id if row is not None else None
             going: list[MemoryRow] = []
-            if begun is None:
+            if again is None and begun is None:
                 # 2. Policy says no by raising; from the commit on it only rolls forward.
                 row = policy.require_present(row)
                 policy.require_unheld(held=bool(holds.held_among(unit, [row.memory_id])))
                 policy.require_erasable(restrictions.grounds_of(unit, row.memory_id), basis)
                 going = [row, *_derived(engine, unit, caller, row)] if cascade else [row]
                 disposal.intend(engine, unit, intent, going)
+                kept: JsonObject = {"intent": intent_id, "ids": [one.memory_id for one in going]}
+                retries.keep(engine, unit, caller, kept)
         # 3. Destroy the key, with no database lock held; then retire what it protected, and say so.
-        if begun is None:
+        if going:
             ids = [one.memory_id for one in going]
             return _of(disposal.fulfil(engine, caller.tenant, intent_id, ids), memory_id)
+    if again is not None:
+        intent_id, ids = retries.text(again["intent"]), retries.ids(again["ids"])
+        return _of(disposal.fulfil(engine, caller.tenant, intent_id, ids), memory_id)
     # Somebody else began: join them, and take over if they died.
-    disposed = disposal.carry_out(engine, caller.tenant, begun)
+    disposed = disposal.carry_out(engine, caller.tenant, begun) if begun is not None else None
     if disposed is None:
         raise NotFound("no such memory")
     return _of(disposed, memory_id)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .. import aftermath, deferral, disposal, policy
+from .. import aftermath, deferral, disposal, policy, retries
 from ..disposal import Disposed
 from ..model import (
     Attested,
@@ -11,6 +11,7 @@ from ..model import (
     Cause,
     EventKind,
     Forgotten,
+    JsonObject,
     Life,
     MemoryId,
     MemoryRow,
@@ -18,7 +19,7 @@ from ..model import (
     Scope,
 )
 from ..parts import Engine
-from ..store import events, holds, lineage, memories, obligations, tenants, tombstones
+from ..store import events, holds, lineage, memories, obligations, receipts, tenants, tombstones
 from ..store.intents import Intent
 from ..store.obligations import Request
 from ..store.unit import Unit
@@ -50,6 +51,9 @@ def forget(engine: Engine, caller: Caller, user_id: str) -> Forgotten:
     """
     caller.require(Scope.ADMIN)
     policy.require_subject(user_id)
+    again = _again(engine, caller, user_id)
+    if again is not None:
+        return again
     with engine.flights.reserved() as intent_id:
         intent = disposal.new_intent(
             engine,
@@ -85,10 +89,12 @@ def _request(engine: Engine, caller: Caller, user_id: str, intent: Intent) -> _R
             # 2. The request is durable before anything of it is done; its closure is owed by the intent.
             _record(engine, unit, intent, matched)
             # 3. What is held leaves recall and is owed; what is not is on its way out.
-            receipts, owed = deferral.defer(engine, unit, matched.held, intent.cause, actor=caller.actor)
+            restricted, owed = deferral.defer(engine, unit, matched.held, intent.cause, actor=caller.actor)
             disposal.intend(engine, unit, intent, matched.going)
             _tell(engine, unit, intent, matched)
-            return _Request(matched, list(receipts.values()), sorted(owed.values()))
+            request = _Request(matched, list(restricted.values()), sorted(owed.values()))
+            retries.keep(engine, unit, caller, _kept(intent, request))
+            return request
     for earlier in begun:  # their tombstones belong to the closed set, so their receipts come first
         disposal.carry_out(engine, caller.tenant, earlier)
     return None
@@ -160,7 +166,6 @@ def _record(engine: Engine, unit: Unit, intent: Intent, matched: _Matched) -> No
 
 def _answer(user_id: str, intent: Intent, request: _Request, disposed: Disposed) -> Forgotten:
     matched = request.matched
-    own = {row.memory_id for row in matched.going if row.subject == matched.subject}
     return Forgotten(
         subject=user_id,
         request_id=intent.intent_id,
@@ -170,7 +175,48 @@ def _answer(user_id: str, intent: Intent, request: _Request, disposed: Disposed)
         restricted_now=request.restricted,
         obligation_ids=request.obligation_ids,
         already_erased_count=matched.already_erased,
-        derived_erased_count=sum(one.memory_id not in own for one in disposed.erased),
+        derived_erased_count=sum(row.subject != matched.subject for row in matched.going),
         external_artifact_count=len(matched.artifacts),
         closure=disposed.closures.get(intent.intent_id),
+    )
+
+
+def _kept(intent: Intent, request: _Request) -> JsonObject:
+    matched = request.matched
+    return {
+        "intent": intent.intent_id,
+        "ids": [row.memory_id for row in matched.going],
+        "deferred": [row.memory_id for row in matched.held],
+        "restricted": [one.receipt_hash for one in request.restricted],
+        "obligations": [*request.obligation_ids],
+        "already_erased": matched.already_erased,
+        "derived_erased": sum(row.subject != matched.subject for row in matched.going),
+        "artifacts": len(matched.artifacts),
+    }
+
+
+def _again(engine: Engine, caller: Caller, user_id: str) -> Forgotten | None:
+    """Return what the same call came to, once it is finished; None if there was none."""
+    with engine.reading(caller.tenant) as unit:
+        kept = retries.recall(engine, unit, caller)
+        if kept is None:
+            return None
+        hashes = retries.texts(kept["restricted"])
+        statements = receipts.of_hashes(unit, hashes)
+    going, deferred = retries.ids(kept["ids"]), retries.ids(kept["deferred"])
+    intent_id = retries.text(kept["intent"])
+    disposed = disposal.fulfil(engine, caller.tenant, intent_id, going)
+    closures = disposed.closures
+    return Forgotten(
+        subject=user_id,
+        request_id=intent_id,
+        matched_count=len(going) + len(deferred),
+        erased=disposed.erased,
+        deferred_ids=deferred,
+        restricted_now=[statements[one] for one in hashes],
+        obligation_ids=retries.texts(kept["obligations"]),
+        already_erased_count=retries.count(kept["already_erased"]),
+        derived_erased_count=retries.count(kept["derived_erased"]),
+        external_artifact_count=retries.count(kept["artifacts"]),
+        closure=closures.get(intent_id),
     )

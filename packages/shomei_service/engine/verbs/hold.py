@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .. import disposal, hold_end, policy
+from .. import disposal, hold_end, policy, retries
 from ..custody.keytree import Address
 from ..custody.sealing import Column, RowPlace, new_row
 from ..disposal import Disposed
@@ -14,6 +14,7 @@ from ..model import (
     Caller,
     Hold,
     HoldScope,
+    JsonObject,
     Life,
     MemoryId,
     Release,
@@ -81,6 +82,9 @@ def place(engine: Engine, caller: Caller, new: NewHold) -> Held:
     matter = _sealed(engine, tenant, hold_id, new.matter_ref) if new.matter_ref else None
     matter_hmac = commitments.matter(hold_id, new.matter_ref) if new.matter_ref else None
     with engine.unit(caller.tenant) as unit:
+        again = retries.recall(engine, unit, caller)
+        if again is not None:
+            return _placed_again(unit, again)
         hold = Hold(
             hold_id=hold_id,
             scope=HoldScope.MEMORY if new.memory_id is not None else HoldScope.SUBJECT,
@@ -100,6 +104,7 @@ def place(engine: Engine, caller: Caller, new: NewHold) -> Held:
             hold, action="placed", code=new.authority.value, matter_ref_hmac=matter_hmac, obligations_fired=0
         )
         receipt = engine.attest(unit, [draft], actor=caller.actor)[0]
+        retries.keep(engine, unit, caller, {"hold": hold_id, "receipt": receipt.receipt_hash})
     return Held(hold, receipt)
 
 
@@ -121,12 +126,32 @@ def release(
     caller.require(Scope.ADMIN)
     with engine.flights.reserved() as intent_id:
         with engine.unit(caller.tenant) as unit:
-            receipt, going = hold_end.let_go(
-                engine, unit, hold_id, code, intent_id, actor=caller.actor, confirm=confirm
-            )
+            again = retries.recall(engine, unit, caller)
+            if again is not None:
+                receipt = _statement(unit, again)
+                begun, going = retries.text(again["intent"]), retries.ids(again["ids"])
+            else:
+                begun = intent_id
+                receipt, going = hold_end.let_go(
+                    engine, unit, hold_id, code, intent_id, actor=caller.actor, confirm=confirm
+                )
+                kept: JsonObject = {"intent": intent_id, "ids": [*going], "receipt": receipt.receipt_hash}
+                retries.keep(engine, unit, caller, kept)
         failpoint("hold.release_commit")
-        disposed = disposal.fulfil(engine, caller.tenant, intent_id, going) if going else Disposed([], {})
+        disposed = disposal.fulfil(engine, caller.tenant, begun, going) if going else Disposed([], {})
     return Released(hold_id, receipt, disposed)
+
+
+def _statement(unit: Unit, kept: JsonObject) -> Attested:
+    receipt = retries.statement(unit, kept["receipt"])
+    assert receipt is not None, "every hold and release has its receipt"  # noqa: S101
+    return receipt
+
+
+def _placed_again(unit: Unit, kept: JsonObject) -> Held:
+    hold = holds.lock(unit, retries.text(kept["hold"]))
+    assert hold is not None, "a hold is never deleted"  # noqa: S101
+    return Held(hold, _statement(unit, kept))
 
 
 def _target(unit: Unit, memory_id: str) -> MemoryId:

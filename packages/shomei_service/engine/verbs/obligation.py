@@ -1,6 +1,6 @@
 """Obligations: list what is owed, and cancel what its subject takes back. SEMANTICS.md §8, §21."""
 
-from .. import suppression
+from .. import retries, suppression
 from ..errors import Invalid, NotFound
 from ..model import (
     Attested,
@@ -14,6 +14,7 @@ from ..model import (
 )
 from ..parts import Engine
 from ..store import memories, obligations
+from ..store.unit import Unit
 
 _CANCELLABLE = frozenset(
     {
@@ -39,18 +40,27 @@ def cancel(engine: Engine, caller: Caller, obligation_id: str) -> Attested | Non
     """
     caller.require(Scope.ADMIN)
     with engine.unit(caller.tenant) as unit:
-        owed = obligations.lock(unit, obligation_id)
-        if owed is None or owed.state is not ObligationState.OPEN:
-            raise NotFound("no such obligation")
-        if owed.kind not in _CANCELLABLE:
-            raise Invalid("this obligation is another's to fulfil and can not be cancelled")
-        engine.journal(unit, "obligation_cancelled", [obligation_id])
-        obligations.end(unit, [obligation_id], ObligationState.CANCELLED, at=engine.clock.now())
-        if owed.kind is not ObligationKind.ERASE_ON_HOLD_RELEASE or owed.memory_id is None:
-            return None
-        obligations.undefer(unit, owed.memory_id)
-        if memories.lock(unit, owed.memory_id) is None:
-            return None
-        return suppression.lift(
-            engine, unit, owed.memory_id, [Ground.DEFERRED_HOLD], Lift.LIFTED, actor=caller.actor
-        )
+        again = retries.recall(engine, unit, caller)
+        if again is not None:
+            return retries.statement(unit, again["receipt"])
+        receipt = _cancel(engine, unit, caller, obligation_id)
+        retries.keep(engine, unit, caller, {"receipt": receipt.receipt_hash if receipt else None})
+    return receipt
+
+
+def _cancel(engine: Engine, unit: Unit, caller: Caller, obligation_id: str) -> Attested | None:
+    owed = obligations.lock(unit, obligation_id)
+    if owed is None or owed.state is not ObligationState.OPEN:
+        raise NotFound("no such obligation")
+    if owed.kind not in _CANCELLABLE:
+        raise Invalid("this obligation is another's to fulfil and can not be cancelled")
+    engine.journal(unit, "obligation_cancelled", [obligation_id])
+    obligations.end(unit, [obligation_id], ObligationState.CANCELLED, at=engine.clock.now())
+    if owed.kind is not ObligationKind.ERASE_ON_HOLD_RELEASE or owed.memory_id is None:
+        return None
+    obligations.undefer(unit, owed.memory_id)
+    if memories.lock(unit, owed.memory_id) is None:
+        return None
+    return suppression.lift(
+        engine, unit, owed.memory_id, [Ground.DEFERRED_HOLD], Lift.LIFTED, actor=caller.actor
+    )

@@ -1,6 +1,6 @@
 """Restrict a memory, and lift the restriction. SEMANTICS.md §6 (GDPR Art. 18)."""
 
-from .. import deferral, disposal, policy, suppression
+from .. import deferral, disposal, policy, retries, suppression
 from ..errors import Blocked
 from ..model import (
     SYSTEM_GROUNDS,
@@ -8,7 +8,9 @@ from ..model import (
     Caller,
     Cause,
     Ground,
+    JsonObject,
     Lift,
+    MemoryId,
     MemoryRow,
     ObligationKind,
     Restricted,
@@ -28,11 +30,16 @@ def restrict(engine: Engine, caller: Caller, memory_id: str, ground: Ground = Gr
     caller.require(Scope.ADMIN)
     policy.require_settable(ground)
     with engine.unit(caller.tenant) as unit:
+        again = retries.recall(engine, unit, caller)
+        if again is not None:
+            return _again(unit, memory_id, again)
         row = policy.require_present(memories.lock(unit, memory_id))
         was_restricted = row.grounds > 0
         receipts = suppression.apply(engine, unit, [row.memory_id], ground, actor=caller.actor)
-    receipt = receipts.get(row.memory_id)
-    return Restricted(row.memory_id, restricted=True, changed=not was_restricted, receipt=receipt)
+        receipt = receipts.get(row.memory_id)
+        answer = Restricted(row.memory_id, restricted=True, changed=not was_restricted, receipt=receipt)
+        _keep(engine, unit, caller, answer)
+    return answer
 
 
 def lift(engine: Engine, caller: Caller, memory_id: str, *, notice_sent_at: int | None = None) -> Restricted:
@@ -42,6 +49,9 @@ def lift(engine: Engine, caller: Caller, memory_id: str, *, notice_sent_at: int 
     """
     caller.require(Scope.ADMIN)
     with engine.unit(caller.tenant) as unit:
+        again = retries.recall(engine, unit, caller)
+        if again is not None:
+            return _again(unit, memory_id, again)
         row = policy.require_present(memories.lock(unit, memory_id))
         known = restrictions.grounds_of(unit, row.memory_id)
         if Ground.DEFERRED_HOLD in known:
@@ -64,11 +74,38 @@ def lift(engine: Engine, caller: Caller, memory_id: str, *, notice_sent_at: int 
         intent_id = None
         if receipt is not None and not remaining:
             intent_id = _fire(engine, unit, row, caller.actor)
+        answer = Restricted(
+            row.memory_id,
+            restricted=bool(remaining),
+            changed=receipt is not None,
+            receipt=receipt,
+            code=Lift.LIFTED.value if receipt is not None else None,
+        )
+        _keep(engine, unit, caller, answer)
     if intent_id is not None:
         disposal.carry_out(engine, caller.tenant, intent_id)
-    code = Lift.LIFTED.value if receipt is not None else None
+    return answer
+
+
+def _keep(engine: Engine, unit: Unit, caller: Caller, answer: Restricted) -> None:
+    kept: JsonObject = {
+        "restricted": answer.restricted,
+        "changed": answer.changed,
+        "receipt": answer.receipt.receipt_hash if answer.receipt else None,
+        "code": answer.code,
+    }
+    retries.keep(engine, unit, caller, kept)
+
+
+def _again(unit: Unit, memory_id: str, kept: JsonObject) -> Restricted:
+    """Return what the same call came to."""
+    code = kept["code"]
     return Restricted(
-        row.memory_id, restricted=bool(remaining), changed=receipt is not None, receipt=receipt, code=code
+        MemoryId(memory_id),
+        restricted=kept["restricted"] is True,
+        changed=kept["changed"] is True,
+        receipt=retries.statement(unit, kept["receipt"]),
+        code=retries.text(code) if code is not None else None,
     )
 
 

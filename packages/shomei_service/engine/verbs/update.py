@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 
-from .. import admission, disposal, policy
+from .. import admission, disposal, policy, retries
 from ..admission import Admission, Standing
 from ..model import (
     Basis,
     Caller,
     Cause,
     EdgeKind,
+    JsonObject,
     Life,
     MemoryId,
     MemoryRow,
@@ -32,6 +33,9 @@ def update(engine: Engine, caller: Caller, memory_id: str, text: str) -> Updated
     policy.require_text(text)
     # 1. Seal the successor before the transaction: it is work no other writer should wait for.
     with engine.reading(caller.tenant) as unit:
+        again = retries.recall(engine, unit, caller)
+        if again is not None:
+            return _again(engine, caller, again, text)
         row = _require_updatable(engine, unit, memories.find(unit, memory_id))
         tenant = tenants.get(unit)
         purposes = consents.purposes_of(unit, memory_id)
@@ -55,13 +59,26 @@ def update(engine: Engine, caller: Caller, memory_id: str, text: str) -> Updated
             successor_id=successor.row.memory_id,
         )
         with engine.unit(caller.tenant) as unit:
+            again = retries.recall(engine, unit, caller)
+            if again is not None:
+                return _again(engine, caller, again, text)
             # 2. Ask again under the lock, then store the successor where nobody sees it yet.
             row = _require_updatable(engine, unit, memories.lock(unit, memory_id))
             _store_pending(unit, row, successor)
             disposal.intend(engine, unit, intent, [row])
+            successor_id = successor.row.memory_id
+            kept: JsonObject = {"intent": intent_id, "ids": [row.memory_id], "successor": successor_id}
+            retries.keep(engine, unit, caller, kept, about=[successor_id])
         # 3. Destroy the predecessor's key; tombstone, receipt and live successor come together.
         disposed = disposal.fulfil(engine, caller.tenant, intent_id, [row.memory_id])
     return Updated(successor.row.memory_id, row.memory_id, text, disposed.erased[0].receipt)
+
+
+def _again(engine: Engine, caller: Caller, kept: JsonObject, text: str) -> Updated:
+    """Finish what the same call began, or return what it came to."""
+    intent_id, ids = retries.text(kept["intent"]), retries.ids(kept["ids"])
+    disposed = disposal.fulfil(engine, caller.tenant, intent_id, ids)
+    return Updated(MemoryId(retries.text(kept["successor"])), ids[0], text, disposed.erased[0].receipt)
 
 
 def _require_updatable(engine: Engine, unit: Unit, row: MemoryRow | None) -> MemoryRow:

@@ -208,18 +208,13 @@ def upgrade() -> None:
         sa.Column("route", sa.String(length=80), nullable=False),
         sa.Column("key_hmac", sa.String(length=80), nullable=False),
         sa.Column("fingerprint", sa.String(length=80), nullable=True),
-        sa.Column("status", sa.Integer(), nullable=True),
-        sa.Column("result", sa.Text(), nullable=True),
-        sa.Column("intent_id", sa.String(length=40), nullable=True),
+        sa.Column("result", sa.Text(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(["tenant_id"], ["tenants.tenant_id"], name=op.f("fk_replays_tenant_id")),
         sa.PrimaryKeyConstraint("tenant_id", "actor", "route", "key_hmac"),
     )
     with op.batch_alter_table("replays", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_replays_created_at"), ["created_at"], unique=False)
-        batch_op.create_index(
-            batch_op.f("ix_replays_tenant_id_intent_id"), ["tenant_id", "intent_id"], unique=False
-        )
 
     op.create_table(
         "request_artifacts",

@@ -1,0 +1,83 @@
+"""Results of calls that carried an Idempotency-Key, content-free. SEMANTICS.md §16."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, delete, insert, select, tuple_, update
+
+from ..model import MemoryId
+from .records import record
+from .tables import replay_memories, replays
+from .unit import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What is kept of one call: whose, where, under which key, of which body, and what it came to."""
+
+    actor: str
+    route: str
+    key_hmac: str
+    fingerprint: str | None
+    result: str
+    created_at: int
+
+
+def find(unit: Unit, actor: str, route: str, key_hmac: str) -> Replay | None:
+    """Return the call this caller made with this key on this route."""
+    query = select(replays).where(
+        replays.c.tenant_id == unit.tenant,
+        replays.c.actor == actor,
+        replays.c.route == route,
+        replays.c.key_hmac == key_hmac,
+    )
+    row = unit.connection.execute(query).mappings().first()
+    return record(Replay, row) if row else None
+
+
+def put(unit: Unit, replay: Replay, about: Sequence[MemoryId]) -> None:
+    """Keep a call's result, in the transaction of its effect, with the memories whose text its body held."""
+    name = {
+        "tenant_id": unit.tenant,
+        "actor": replay.actor,
+        "route": replay.route,
+        "key_hmac": replay.key_hmac,
+    }
+    kept = {"fingerprint": replay.fingerprint, "result": replay.result, "created_at": replay.created_at}
+    unit.connection.execute(insert(replays).values(name | kept))
+    if about:
+        unit.connection.execute(
+            insert(replay_memories), [name | {"memory_id": memory_id} for memory_id in about]
+        )
+
+
+def forget(unit: Unit, ids: Sequence[MemoryId]) -> None:
+    """Drop the fingerprints of bodies that held the text of erased memories."""
+    name = (replay_memories.c.actor, replay_memories.c.route, replay_memories.c.key_hmac)
+    mine = replay_memories.c.tenant_id == unit.tenant
+    for start in range(0, len(ids), 500):
+        chunk = replay_memories.c.memory_id.in_(ids[start : start + 500])
+        unit.connection.execute(
+            update(replays)
+            .where(
+                replays.c.tenant_id == unit.tenant,
+                tuple_(replays.c.actor, replays.c.route, replays.c.key_hmac).in_(
+                    select(*name).where(mine, chunk)
+                ),
+            )
+            .values(fingerprint=None)
+        )
+
+
+def drop_before(connection: Connection, at: int) -> None:
+    """Drop the results of calls made before a time, of every tenant."""
+    old = select(replays.c.tenant_id, replays.c.actor, replays.c.route, replays.c.key_hmac).where(
+        replays.c.created_at < at
+    )
+    columns = replay_memories.c
+    connection.execute(
+        delete(replay_memories).where(
+            tuple_(columns.tenant_id, columns.actor, columns.route, columns.key_hmac).in_(old)
+        )
+    )
+    connection.execute(delete(replays).where(replays.c.created_at < at))
