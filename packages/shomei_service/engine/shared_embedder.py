@@ -47,6 +47,11 @@ class SharedEmbedder:
         """Texts that say the same are about this similar."""
         return self._embedder.cosine_high
 
+    @property
+    def semantic_share(self) -> float:
+        """How much of a score its similarity makes."""
+        return self._embedder.semantic_share
+
     def self_test(self) -> None:
         """Raise EmbedderFault unless this is the model whose constants these are."""
         with self._inside(lambda: True):
