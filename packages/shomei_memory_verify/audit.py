@@ -49,7 +49,7 @@ def judge(data: bytes, pins: Sequence[str]) -> Finding:
     log = reading.receipt.body.get("log")
     members = cast("dict[str, object]", log) if isinstance(log, dict) else {}
     origin, seq = members.get("origin"), members.get("seq")
-    if reason not in {OK, OK_UNPINNED} or not isinstance(origin, str) or type(seq) is not int or seq < 0:
+    if not isinstance(origin, str) or type(seq) is not int or seq < 0:
         return Finding(reason)
     return Finding(reason, origin, seq, reading.receipt.receipt_hash)
 

@@ -137,6 +137,11 @@ def test_a_closure_with_a_field_of_another_type_is_not_certified(name: str, valu
     ]
 
 
+def test_true_is_not_a_count() -> None:
+    for name in ("matched_count", "erased_count"):
+        assert "## Nothing is certified" in page_of({**closure(1, 1, 0, "complete"), name: True})
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_body_without_what_the_page_states_is_not_certified(name: str) -> None:
     """Take away each field in turn: the page still comes, and says less or nothing, never more."""

@@ -83,6 +83,11 @@ def test_a_key_is_64_hex_digits(key: str) -> None:
     assert not signature_fits(b"", signature_hex="0" * 128, public_key_hex=key)
 
 
+def test_a_longer_signature_cannot_bring_a_piece_of_message_along() -> None:
+    longer = corpus.SIGNER.sign(b"x" + b"body").signature + b"x"
+    assert not signature_fits(b"body", signature_hex=longer.hex(), public_key_hex=corpus.PIN)
+
+
 @pytest.mark.parametrize("signature", ["", "0" * 127, "0" * 129, "g" * 128, "０" * 128, "0" * 127 + "\n"])
 def test_a_signature_is_128_hex_digits(signature: str) -> None:
     assert not signature_fits(b"", signature_hex=signature, public_key_hex=corpus.PIN)

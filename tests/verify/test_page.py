@@ -43,7 +43,7 @@ class Outline(HTMLParser):
 
 def test_every_element() -> None:
     html = to_html(
-        "# A `b`\n\n## C **d**\n\ntext\n\n> warn\n\n- one\n- two\n\n```\n- code **x**\n```\n\n---\n\n- end"
+        "# A `b`\n\n## C **d**\n\ntext\n\n> warn\n\n- one\n- two\n\n```\n- code **x** <b>&\n```\n\n---\n\n- z"
     )
     body = html.split("<body>\n")[1].split("\n</body>")[0]
     assert body.split("\n") == [
@@ -56,11 +56,11 @@ def test_every_element() -> None:
         "<li>two</li>",
         "</ul>",
         "<pre>",
-        "- code **x**",
+        "- code **x** &lt;b&gt;&amp;",
         "</pre>",
         "<hr>",
         "<ul>",
-        "<li>end</li>",
+        "<li>z</li>",
         "</ul>",
     ]
     Outline(html)
