@@ -120,7 +120,9 @@ def _engine(settings: Settings, store: Store, custody: Custody, signer: ReceiptS
         embedder=build_embedder(settings.embedder),
         clock=SystemClock(),
         options=Options(
-            snapshot_retention_days=settings.snapshot_retention_days, lineage=settings.lineage == "on"
+            snapshot_retention_days=settings.snapshot_retention_days,
+            lineage=settings.lineage == "on",
+            strict_audit=settings.audit == "strict",
         ),
     )
 

@@ -51,6 +51,7 @@ class Settings(BaseSettings):
     custody: CustodyKind = CustodyKind.LOCAL_FILE
     signer: SignerKind = SignerKind.LOCAL_FILE
     lineage: Literal["on", "off"] = "on"
+    audit: Literal["batched", "strict"] = "batched"
     env: Environment = Environment.DEVELOPMENT
     snapshot_retention_days: int | None = Field(default=None, ge=0, le=36_500)
     embedder: str = "builtin"

@@ -113,6 +113,12 @@ class StorageUnavailable(Fault):
     code = "storage_unavailable"
 
 
+class AuditUnavailable(Fault):
+    """The read audit can not be written, so nothing may be read."""
+
+    code = "audit_unavailable"
+
+
 class ErasurePending(Fault):
     """The erasure is durable and will finish by itself; it has not finished yet."""
 

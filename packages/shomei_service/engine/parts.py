@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from shomei_memory_verify.canonical import canonical_bytes
 
+from .audit import Audit
 from .custody import Address, Custody, address
 from .custody.sealing import commitment_key
 from .errors import Fault, SigningFault
@@ -44,7 +45,7 @@ class Options:
 
     snapshot_retention_days: int | None = None
     lineage: bool = False
-    mirrored: bool = False
+    strict_audit: bool = False
 
 
 class Engine:
@@ -70,6 +71,7 @@ class Engine:
         self.indexes = Indexes(store, self.rows, embedder)
         self.slots = Slots(custody)
         self.flights = Flights()
+        self.audit = Audit(store, clock, strict=options.strict_audit)
         self.wake = threading.Event()
         self.swept_at = 0
         self._moved: set[TenantId] = set()  # whose log custody has not heard of since its last commit
@@ -213,6 +215,7 @@ class Engine:
     def close(self) -> None:
         """Write the log marks, then close database and custody, whatever fails on the way."""
         with closing(self.custody), closing(self.store):
+            self.audit.flush()
             self.mark_moved_logs(at_once=True)
 
 

@@ -42,6 +42,7 @@ def upkeep(engine: Engine) -> bool:
     erase_after_withdrawal(engine)
     purge(engine)
     engine.mark_moved_logs()
+    engine.audit.flush()
     drop_old_replays(engine)
     return embed_pending(engine, _EMBED_ROWS) > 0
 

@@ -310,6 +310,23 @@ replay_memories = Table(
     _of_tenant(),
 )
 
+audit = Table(  # who read or was refused what: ids, codes and counts, chained by hash
+    "audit",
+    metadata,
+    Column("tenant_id", String(32), nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("prev_hash", String(80), nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("actor", String(24), nullable=False),
+    Column("is_admin", Boolean, nullable=False),
+    Column("verb", String(40), nullable=False),
+    Column("outcome", String(40), nullable=False),
+    Column("memory_ids", Text, nullable=False),
+    Column("count", Integer, nullable=False),
+    _tenant_key("seq"),
+    _of_tenant(),
+)
+
 events = Table(  # content-free; what later deliveries will read
     "events",
     metadata,

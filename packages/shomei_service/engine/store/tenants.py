@@ -99,6 +99,12 @@ def get(unit: Unit) -> Tenant:
     return _tenant(row)
 
 
+def lock(unit: Unit) -> None:
+    """Hold the tenant until the unit ends, so that what is numbered after it has no gap."""
+    query = select(tenants.c.tenant_id).where(tenants.c.tenant_id == unit.tenant)
+    unit.connection.execute(query.with_for_update())
+
+
 def take_sequence(unit: Unit, count: int, *, now: int) -> Tenant:
     """Take `count` places in the tenant's log; return the tenant as it was with `last_applied_at` set.
 

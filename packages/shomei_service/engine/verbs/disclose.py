@@ -33,4 +33,5 @@ def disclose(
         reference = engine.commitments(tenants.get(unit)).recipient(recipient) if recipient else None
         draft = bodies.disclosure(memory_id=row.memory_id, ground=ground, recipient_ref=reference)
         receipt = engine.attest(unit, [draft], actor=caller.actor)[0]
+    engine.audit.note(caller, "disclose", [memory.memory_id])
     return Disclosed(memory, receipt)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from .. import limits, policy
 from ..errors import Invalid, NotFound, Unsupported
-from ..model import Caller, Direction, Scope
+from ..model import Caller, Direction, MemoryId, Scope
 from ..parts import Engine
 from ..store import lineage, memories, restrictions, tombstones
 from ..store.lineage import Edge
@@ -47,6 +47,7 @@ def graph(
         centre = _node(unit, memory_id, now)
         if centre is None or not (centre.recallable or Scope.ADMIN in caller.scopes):
             raise NotFound("no such memory")
+        engine.audit.note(caller, "lineage", [MemoryId(memory_id)])
         found = lineage.touching(
             unit,
             memory_id,

@@ -18,6 +18,7 @@ def get(engine: Engine, caller: Caller, memory_id: str) -> Recalled:
         row = policy.require_recallable(memories.find(unit, memory_id), now)
         if restrictions.hidden_sources(unit, row.memory_id, now):
             raise NotFound("no such memory")
+    engine.audit.note(caller, "get", [row.memory_id])
     try:
         return engine.rows.recalled(caller.tenant, row)
     except Punctured:
@@ -48,6 +49,7 @@ def page(
         )
     more = len(rows) > limit
     shown = rows[:limit]
+    engine.audit.note(caller, "list", [row.memory_id for row in shown])
     return MemoryPage(
         memories=[memory for row in shown if (memory := _open(engine, caller, row)) is not None],
         next_cursor=format(shown[-1].address, "x") if more else None,

@@ -47,6 +47,7 @@ def search(
     mask = _mask(engine, caller, user_id, semantic_type, purpose)
     found = _Search(engine, caller, query, mask).run(limit)
     results = [one for one in found.results if min_score is None or one.score >= min_score]
+    engine.audit.note(caller, "search", [one.memory.memory_id for one in results])
     return Findings(results, found.embedder_id, found.degraded)
 
 

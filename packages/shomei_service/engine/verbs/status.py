@@ -1,9 +1,11 @@
 """Say how a memory stands: valid, safe to recall, purged. Not a signed receipt. SEMANTICS.md §5, §20."""
 
+import re
+
 from .. import policy
 from ..custody import Punctured
 from ..errors import IntegrityFault
-from ..model import Caller, Life, MemoryRow, MemoryStatus, Scope
+from ..model import Caller, Life, MemoryId, MemoryRow, MemoryStatus, Scope
 from ..parts import Engine
 from ..store import memories, restrictions, tombstones
 from ..store.unit import Unit
@@ -14,6 +16,7 @@ _NOT_FOUND = MemoryStatus(valid=None)
 def status(engine: Engine, caller: Caller, memory_id: str) -> MemoryStatus:
     """Return the memory's state; unknown, foreign and, for a data key, hidden ids are one answer."""
     caller.require(Scope.DATA)
+    engine.audit.note(caller, "verify", [MemoryId(memory_id)] if _is_opaque(memory_id) else [])
     with engine.reading(caller.tenant) as unit:
         row = memories.find(unit, memory_id)
         if row is None or row.life is Life.PENDING:
@@ -31,6 +34,11 @@ def status(engine: Engine, caller: Caller, memory_id: str) -> MemoryStatus:
     except IntegrityFault:
         return MemoryStatus(valid=False, failures=("integrity_error",))
     return MemoryStatus(valid=True, retrieval_safe=not hidden, failures=hidden)
+
+
+def _is_opaque(memory_id: str) -> bool:
+    """Say whether an id is one of ours; what a caller made up does not go on record."""
+    return re.fullmatch(r"lm_[0-9a-f]{32}", memory_id) is not None
 
 
 def _without_row(unit: Unit, memory_id: str) -> MemoryStatus:

@@ -74,6 +74,21 @@ def upgrade() -> None:
         )
 
     op.create_table(
+        "audit",
+        sa.Column("tenant_id", sa.String(length=32), nullable=False),
+        sa.Column("seq", sa.BigInteger(), nullable=False),
+        sa.Column("prev_hash", sa.String(length=80), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.Column("actor", sa.String(length=24), nullable=False),
+        sa.Column("is_admin", sa.Boolean(), nullable=False),
+        sa.Column("verb", sa.String(length=40), nullable=False),
+        sa.Column("outcome", sa.String(length=40), nullable=False),
+        sa.Column("memory_ids", sa.Text(), nullable=False),
+        sa.Column("count", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["tenant_id"], ["tenants.tenant_id"], name=op.f("fk_audit_tenant_id")),
+        sa.PrimaryKeyConstraint("tenant_id", "seq"),
+    )
+    op.create_table(
         "events",
         sa.Column("tenant_id", sa.String(length=32), nullable=False),
         sa.Column("number", sa.BigInteger(), nullable=False),
