@@ -100,7 +100,7 @@ def asking(house: House) -> bytes:
 
 
 class Hurried(Connection):
-    write_seconds = 0.4
+    write_seconds = 0.25
 
 
 LARGE = 8 * KIB * KIB  # more than the sockets between the two will hold
@@ -136,14 +136,14 @@ def taken(connection: socket.socket, *, pause: float = 0.0, piece: int = 65536) 
 def test_who_stops_reading_is_hung_up_on(house: House, large: Live, requests: int) -> None:
     with narrow(large) as connection:
         connection.sendall(asking(house) * requests)
-        time.sleep(2)
+        time.sleep(1)
         assert taken(connection) < LARGE
 
 
 def test_also_after_asking_to_close(house: House, large: Live) -> None:
     with narrow(large) as connection:
         connection.sendall(asking(house).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-        time.sleep(2)
+        time.sleep(1)
         assert taken(connection) < LARGE
 
 

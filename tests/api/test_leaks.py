@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fastapi import HTTPException
+from fastapi import FastAPI, HTTPException
 from fastapi.exceptions import RequestValidationError
+from opentelemetry import trace
 
 from shomei_service.api.app import create_app
 from shomei_service.api.exchange import AnyOperation
@@ -144,6 +145,30 @@ def test_queries_paths_and_keys_are_not_logged(house: House) -> None:
     assert house.data not in log.getvalue()
     assert "route=/v1/memories/{memory_id}" in log.getvalue()
     assert UNKNOWN not in log.getvalue()
+
+
+class Recorder(trace.TracerProvider):
+    """Says that somebody listens, as an operator's instrumentation would, and keeps what is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def get_tracer(self, *names: Any, **more: Any) -> trace.Tracer:
+        self.told.append(repr((names, more)))
+        return trace.NoOpTracer()
+
+
+def test_the_framework_tells_no_telemetry(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FastAPI's spans hold paths and queries, and export them where an environment variable says so."""
+    recorder = Recorder()
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: recorder)
+    monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
+    app = create_app(house.engine)
+    answer = call(app, house.portal, "GET", f"/v1/memories/{MARK}?user_id={MARK}", key=house.data)
+    assert answer.status_code == 404
+    assert recorder.told == []
+    call(FastAPI(), house.portal, "GET", f"/{MARK}")
+    assert recorder.told != []
 
 
 def test_the_main_job_logs_neither_text_nor_subject_nor_id(house: House) -> None:

@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from shomei_service.api import openapi
 from shomei_service.api.errors import STATUS
 from shomei_service.api.routes import OPERATIONS
+from shomei_service.api.schemas import Nothing
 from tests.api.house import UNKNOWN, House, Live
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "spec" / "openapi.json"
@@ -62,6 +63,27 @@ def test_every_reference_leads_somewhere(document: Document) -> None:
         place = document
         for step in reference.removeprefix("#/").split("/"):
             place = place[step]
+
+
+def test_the_frameworks_own_answers_are_not_described(document: Document) -> None:
+    text = json.dumps(document)
+    assert "ValidationError" not in text
+    assert "Successful Response" not in text
+
+
+def test_a_described_operation_says_what_it_takes(document: Document) -> None:
+    for each in OPERATIONS:
+        described = document["paths"][each.path][each.method.lower()]
+        assert described["security"] == [{"key": []}]
+        taken = {(one["in"], one["name"]) for one in described.get("parameters", [])}
+        queries = {("query", name) for name in each.query.model_fields}
+        assert taken == queries | {
+            ("path", part.strip("{}")) for part in each.path.split("/") if part.startswith("{")
+        }
+        assert ("requestBody" in described) == (each.body is not Nothing)
+    for path in ("/healthz", "/readyz"):
+        assert "security" not in document["paths"][path]["get"]
+    assert document["components"]["securitySchemes"] == {"key": {"type": "http", "scheme": "bearer"}}
 
 
 def test_the_statuses_described_are_ones_we_send(document: Document) -> None:

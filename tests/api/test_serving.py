@@ -1,6 +1,7 @@
 """The server around the application: heads, limits, hang-ups, background work, and the public doors."""
 
 import contextlib
+import json
 import socket
 import threading
 import time
@@ -16,10 +17,12 @@ from shomei_service.api.connection import Connection
 from shomei_service.api.errors import Busy
 from shomei_service.api.exchange import AnyOperation, Ask
 from shomei_service.api.lanes import THREADS, Lane, Lanes
+from shomei_service.api.public import Readiness
 from shomei_service.api.routes import OPERATIONS
 from shomei_service.api.schemas import DeleteQuery
 from shomei_service.api.server import configuration
 from shomei_service.api.upkeep import Upkeep
+from shomei_service.engine.errors import StorageUnavailable
 from tests.api.house import House, Live, read_answer, serve
 
 
@@ -35,6 +38,52 @@ def test_health_and_readiness_need_no_key_and_tell_nothing(house: House, live: L
     assert (waiting.status_code, waiting.json()["code"]) == (503, "storage_unavailable")
     assert waiting.headers["retry-after"].isdigit()
     assert house.call("GET", "/healthz").status_code == 200
+
+
+class Lagging:
+    """As much of an engine as readiness asks: the rows of the house, and an embedder that saw none."""
+
+    def __init__(self, house: House) -> None:
+        self.store = house.engine.store
+        self.embedder = "there is one"
+
+
+class Well:
+    is_well = True
+
+
+def test_readiness_tells_how_many_memories_wait_for_vectors(house: House) -> None:
+    engine: Any = Lagging(house)
+    well: Any = Well()
+
+    async def told() -> int:
+        answer = await Readiness(engine, Lanes(), well)()
+        return json.loads(answer.body)["embedding_backlog"]
+
+    before = anyio.run(told)
+    house.add("without a vector")
+    assert anyio.run(told) == before + 1
+
+
+def test_readiness_fails_when_storage_does_and_waits_in_a_lane_of_its_own(house: House) -> None:
+    class Broken(Lagging):
+        def __init__(self) -> None:
+            super().__init__(house)
+            self.store: Any = self
+
+        def snapshot(self) -> None:
+            raise StorageUnavailable("the database does not answer")
+
+    engine: Any = Broken()
+    well: Any = Well()
+
+    async def asked(lanes: Lanes) -> None:
+        await Readiness(engine, lanes, well)()
+
+    with pytest.raises(StorageUnavailable):
+        anyio.run(asked, Lanes())
+    with pytest.raises(Busy):
+        anyio.run(asked, Lanes({Lane.PROBE: 0}, queue=0))
 
 
 def test_head_requests_get_the_head_only(live: Live) -> None:

@@ -19,10 +19,11 @@ class Proof(TypedDict):
 
 
 class AddedMemory(Proof):
-    """One memory as it was taken."""
+    """One memory as it was taken; null when the same call was made again after the memory was erased."""
 
     id: str
-    memory: str
+    memory: str | None
+    erased: NotRequired[Literal[True]]
     event: Literal["ADD"]
 
 

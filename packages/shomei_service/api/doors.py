@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from inspect import Signature
-from typing import Self
+from inspect import Parameter, Signature
+from typing import Annotated, Final, Self
 
+from fastapi import Query, Security
 from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -13,6 +15,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from . import openapi
 from .answers import ErrorAnswer
 from .exchange import AnyOperation, Exchange
+from .schemas import Nothing
+
+_KEY: Final = Security(HTTPBearer(scheme_name="key", auto_error=False))
 
 
 @dataclass(frozen=True)
@@ -54,13 +59,25 @@ class Door(APIRoute):
         await self.app(scope, receive, send)
 
 
+def signature(operation: AnyOperation) -> Signature:
+    """Return the signature an endpoint for FastAPI would have: key, path parameters, query and body."""
+    taken: dict[str, object] = {"key": Annotated[object, _KEY]}
+    taken |= {part.strip("{}"): str for part in operation.path.split("/") if part.startswith("{")}
+    if operation.query is not Nothing:
+        taken["query"] = Annotated[operation.query, Query()]
+    if operation.body is not Nothing:
+        taken["body"] = operation.body
+    parameters = [Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in taken.items()]
+    return Signature(parameters, return_annotation=operation.answer)
+
+
 def governed(operation: AnyOperation, exchange: Exchange) -> Door:
     """Return the route of an operation."""
     name = operation.act.__name__
     only_refuses = operation.answer is ErrorAnswer
     return Door(
         operation.path,
-        Signed(openapi.signature(operation)),
+        Signed(signature(operation)),
         methods=[operation.method],
         name=name,
         operation_id=None if only_refuses else name,

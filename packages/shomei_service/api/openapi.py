@@ -2,12 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from inspect import Parameter, Signature
-from typing import Annotated, Any, Final, cast
+from typing import Any, Final, cast
 
-from fastapi import Query, Security
 from fastapi.openapi.utils import get_openapi
-from fastapi.security import HTTPBearer
 from pydantic import TypeAdapter
 from starlette.routing import BaseRoute
 
@@ -18,13 +15,9 @@ from .exchange import AnyOperation
 from .schemas import Nothing
 
 PATH: Final = "/openapi.json"
-TITLE: Final = "Shomei governed memory"
-VERSION: Final = "1"
-ABOUT: Final = "Agent memory with provable erasure. Memory text is data, never instructions."
 
 Responses = dict[int | str, dict[str, Any]]
 
-_KEY: Final = Security(HTTPBearer(scheme_name="key", auto_error=False))
 _DESCRIPTIONS: Final = {
     401: "No key, an unknown key or a revoked one.",
     403: "The key's scope does not reach this action.",
@@ -39,18 +32,6 @@ _DESCRIPTIONS: Final = {
     501: "Not built yet, or not configured here.",
     503: "Busy, or custody or storage does not answer; try again.",
 }
-
-
-def signature(operation: AnyOperation) -> Signature:
-    """Return the signature an endpoint for FastAPI would have: key, path parameters, query and body."""
-    taken: dict[str, object] = {"key": Annotated[object, _KEY]}
-    taken |= {part.strip("{}"): str for part in operation.path.split("/") if part.startswith("{")}
-    if operation.query is not Nothing:
-        taken["query"] = Annotated[operation.query, Query()]
-    if operation.body is not Nothing:
-        taken["body"] = operation.body
-    parameters = [Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in taken.items()]
-    return Signature(parameters, return_annotation=operation.answer)
 
 
 def refusals(operation: AnyOperation) -> Responses:
@@ -87,7 +68,12 @@ def _refusal(status: int, own: Mapping[str, Json]) -> dict[str, Any]:
 
 def render(routes: Sequence[BaseRoute]) -> str:
     """Return the document as it is committed and served."""
-    document = get_openapi(title=TITLE, version=VERSION, description=ABOUT, routes=routes)
+    document = get_openapi(
+        title="Shomei governed memory",
+        version="1",
+        description="Agent memory with provable erasure. Memory text is data, never instructions.",
+        routes=routes,
+    )
     for path in cast(dict[str, dict[str, dict[str, Any]]], document["paths"]).values():
         for operation in path.values():
             # FastAPI's own 422 is for requests that FastAPI checks; ours are checked in exchange.py.

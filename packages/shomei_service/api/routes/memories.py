@@ -81,7 +81,10 @@ def _new(body: NewMemoryBody) -> NewMemory:
 
 
 def _added(added: Added) -> AddedMemory:
-    return {"id": added.memory_id, "memory": added.text, "event": "ADD", **proof(added.receipt)}
+    written = AddedMemory(id=added.memory_id, memory=added.text, event="ADD", **proof(added.receipt))
+    if added.text is None:
+        written["erased"] = True
+    return written
 
 
 def _memory(recalled: Recalled) -> Memory:
