@@ -1,17 +1,34 @@
-"""An installation for each test of the engine."""
+"""An installation for each test of the engine, on SQLite and on PostgreSQL."""
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from tests.engine.custody.postgres import Server, programs, server
 from tests.fakes import Home, House, new_home
 
+_databases = count(1)
 
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Server]:
+    """A PostgreSQL server of this session's own."""
+    binaries = programs()
+    if binaries is None:
+        pytest.skip("must: there is no PostgreSQL on this machine")
+    with server(binaries) as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
     """An installation that no one has opened yet."""
-    return new_home(tmp_path)
+    if request.param == "sqlite":
+        return new_home(tmp_path)
+    cluster: Server = request.getfixturevalue("cluster")
+    return new_home(tmp_path, database_url=cluster.database(f"engine_{next(_databases)}"))
 
 
 @pytest.fixture

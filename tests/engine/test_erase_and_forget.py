@@ -47,7 +47,9 @@ def test_status_follows_a_memory_to_its_end(house: House) -> None:
     erased = MemoryStatus(valid=False, embedding_retired=True, failures=("erased",))
     assert status(house.engine, house.data, memory_id) == erased
     upkeep(house.engine)
-    assert status(house.engine, house.data, memory_id).physically_purged is True
+    # On PostgreSQL old pages stay until vacuum and log recycling, and the status says so.
+    purged = status(house.engine, house.data, memory_id).physically_purged
+    assert purged is house.engine.store.is_sqlite
 
 
 def test_unknown_foreign_and_erased_ids_are_one_answer(house: House) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import CTE, Select, delete, func, insert, literal, select, text, union_all, update
+from sqlalchemy import CTE, Select, cast, delete, func, insert, literal, select, text, union_all, update
 
 from ..model import EdgeKind, Ground, Life, MemoryId
 from .tables import edges, grounds, memories
@@ -55,15 +55,16 @@ def _count(unit: Unit, memory_id: MemoryId) -> None:
 
 def _out_of_recall(unit: Unit, now: int) -> CTE:
     """Everything out of recall: by its own facts, then whatever was derived from it, transitively."""
-    mine = memories.c.tenant_id == unit.tenant
+    # As wide as an edge's ids, which the recursion joins it with: PostgreSQL wants one type.
+    mine = select(cast(memories.c.memory_id, edges.c.source_id.type).label("id")).where(
+        memories.c.tenant_id == unit.tenant
+    )
     # One SELECT for each partial index of tables.memories.
     own = union_all(
-        select(memories.c.memory_id.label("id")).where(mine, text("grounds > 0")),
-        select(memories.c.memory_id).where(mine, text("NOT consented")),
-        select(memories.c.memory_id).where(
-            mine, memories.c.expires_at.is_not(None), memories.c.expires_at <= now
-        ),
-        select(memories.c.memory_id).where(mine, text("life <> 'live'")),
+        mine.where(text("grounds > 0")),
+        mine.where(text("NOT consented")),
+        mine.where(memories.c.expires_at.is_not(None), memories.c.expires_at <= now),
+        mine.where(text("life <> 'live'")),
     ).subquery()
     hidden = select(own.c.id).cte("hidden", recursive=True)
     return hidden.union(
