@@ -1,5 +1,6 @@
 """What must refuse to start, and must leave every byte as it was. DEV-37, RELIABILITY T-13."""
 
+import resource
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -233,6 +234,24 @@ def test_the_store_and_the_keys_rolled_back_together_can_not_be_seen_from_inside
     restored.close()
 
 
+def test_a_refusal_after_a_crash_touches_not_even_the_log(
+    home: Home, custody: Custody, tmp_path: Path
+) -> None:
+    failpoints.arm("e4.before:raise")
+    with pytest.raises(CustodyUnavailable):
+        custody.puncture(punctures([300]), now=2)
+    crashed = home.copy(tmp_path / "crashed")
+    assert crashed.bytes()["custody/custody.db-wal"]
+    refuses(crashed, installation_id="cd" * 16)
+    aside = [key.rename(crashed.directory / key.name) for key in crashed.keys_dir.iterdir()]
+    refuses(crashed)
+    for key in aside:
+        key.rename(crashed.keys_dir / key.name)
+    opened = crashed.open()
+    assert leaves(opened, [300]) == {300: None}
+    opened.close()
+
+
 def test_nothing_is_created_twice(home: Home, custody: Custody) -> None:
     custody.close()
     before = home.bytes()
@@ -290,6 +309,20 @@ def test_files_and_directories_are_private_from_the_start(home: Home, custody: C
         assert place.stat().st_mode & 0o777 == 0o700
     for entry in [*home.custody_dir.iterdir(), *home.keys_dir.iterdir()]:
         assert entry.stat().st_mode & 0o777 == 0o600, entry.name
+
+
+def test_a_disk_that_takes_nothing_is_unavailable_and_says_no_more(closed: Closed) -> None:
+    home, before = closed
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(CustodyUnavailable):
+            home.open()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    opened = home.open()
+    assert leaves(opened, ROWS) == before
+    opened.close()
 
 
 def test_settings_that_do_not_hold_refuse() -> None:

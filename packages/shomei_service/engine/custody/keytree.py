@@ -199,12 +199,11 @@ class KeyTree:
         root = fresh.pop(b"")
         assert root is not None, "the root is always sealed"  # noqa: S101
         tree = KeyTree(self._read, domain=self.domain, epoch=epoch, root=root, entropy=self._entropy)
-        kept = {**self._blobs, **fresh}
-        tree._blobs = {
-            prefix: blob
-            for prefix, blob in kept.items()
-            if blob is not None and not any(prefix.startswith(gone) for gone in cut)
-        }
+        tree._blobs = self._blobs | {prefix: blob for prefix, blob in fresh.items() if blob is not None}
+        for gone in [prefix for prefix, blob in fresh.items() if blob is None]:
+            tree._blobs.pop(gone, None)
+        for prefix in [prefix for prefix in tree._blobs if prefix.startswith(tuple(cut))] if cut else ():
+            del tree._blobs[prefix]
         return tree
 
     def _frontier(self, leaf: Address) -> tuple[int, bytes]:

@@ -11,7 +11,6 @@ from typing import Final
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event, inspect, make_url
-from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from ..errors import CustodyUnavailable, EngineError
@@ -44,11 +43,9 @@ class CustodyStore:
         if where is not None:
             _create_private(where)
         store = cls(url)
-        try:
+        with store._or_closed():
+            store._require_durable()
             store._make_tables()
-        except BaseException:
-            store.close()
-            raise
         return store
 
     @classmethod
@@ -57,7 +54,10 @@ class CustodyStore:
         where = sqlite_path(url)
         if where is not None:
             _require_private(where)
-        return cls(url, read_only=read_only)
+        store = cls(url, read_only=read_only)
+        with store._or_closed():
+            store._require_durable()
+        return store
 
     @contextmanager
     def writing(self) -> Generator[Connection]:
@@ -106,11 +106,8 @@ class CustodyStore:
     def _connect(self, read_only: bool, *, pooled: bool) -> Engine:
         if not self.is_sqlite:
             pool = {"pool_size": _POOL_SIZE, "pool_pre_ping": True} if pooled else {"poolclass": NullPool}
-            engine = create_engine(
-                self._url, hide_parameters=True, connect_args={"connect_timeout": _CONNECT_TIMEOUT_S}, **pool
-            )
-            event.listen(engine, "connect", _require_durable)
-            return engine
+            waiting = {"connect_timeout": _CONNECT_TIMEOUT_S}
+            return create_engine(self._url, hide_parameters=True, connect_args=waiting, **pool)
         where = Path(self._url.database or "")
         location = f"file:{quote(str(where))}?" + (_looking(where) if read_only else "mode=rw")
 
@@ -127,6 +124,24 @@ class CustodyStore:
         event.listen(engine, "begin", _begin)
         return engine
 
+    def _require_durable(self) -> None:
+        """Raise unless what a server has committed survives its crash. RELIABILITY T-06."""
+        if self.is_sqlite:
+            return  # asserted for each connection
+        with self.reading() as connection:
+            settings = ("fsync", "full_page_writes", "synchronous_commit")
+            found = [connection.exec_driver_sql("SHOW " + name).scalar_one() for name in settings]
+        if "off" in found:
+            raise CustodyMismatch("the Postgres server may lose what it has committed; turn its syncs on")
+
+    @contextmanager
+    def _or_closed(self) -> Generator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
     def _make_tables(self) -> None:
         with self.writing() as connection:
             if inspect(connection).has_table(head.name):
@@ -140,7 +155,10 @@ class CustodyStore:
             yield
         except EngineError:
             raise
-        except SQLAlchemyError as exc:
+        except (
+            SQLAlchemyError,
+            sqlite3.Error,
+        ) as exc:  # the latter from where SQLAlchemy only passes through
             self.is_fatal = self.is_fatal or _is_disk_failure(exc)
             raise CustodyUnavailable("the custody store does not answer or is full") from exc
         except OSError as exc:
@@ -158,9 +176,9 @@ def sqlite_path(url: str) -> Path | None:
     return Path(parsed.database)
 
 
-def _is_disk_failure(exc: SQLAlchemyError) -> bool:
+def _is_disk_failure(exc: Exception) -> bool:
     """Say whether SQLite reports an I/O error, of any kind, after which no sync can be trusted."""
-    cause = exc.orig if isinstance(exc, DBAPIError) else None
+    cause = exc.orig if isinstance(exc, DBAPIError) else exc
     return getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_IOERR
 
 
@@ -175,9 +193,8 @@ def _create_private(where: Path) -> None:
 
 
 def _looking(where: Path) -> str:
-    """Return how to read a file and leave no trace: with no log beside it, SQLite need not make one."""
-    log = where.with_name(where.name + "-wal")
-    return "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
+    """Return how to read a file and leave no trace: without a log beside it, nobody has it open."""
+    return "mode=ro" if where.with_name(where.name + "-wal").exists() else "mode=ro&immutable=1"
 
 
 def _require_private(where: Path) -> None:
@@ -201,18 +218,6 @@ def _configure(connection: sqlite3.Connection, _record: object) -> None:
             connection.close()
             raise CustodyMismatch("SQLite does not keep the settings that durability and erasure stand on")
     cursor.close()
-
-
-def _require_durable(connection: DBAPIConnection, _record: object) -> None:
-    """Raise unless a commit the server has acknowledged survives its crash. RELIABILITY T-06."""
-    cursor = connection.cursor()
-    for name in ("fsync", "full_page_writes", "synchronous_commit"):
-        cursor.execute("SHOW " + name)
-        if cursor.fetchall()[0][0] == "off":
-            connection.close()
-            raise CustodyMismatch("the Postgres server may lose what it has committed; turn its syncs on")
-    cursor.close()
-    connection.rollback()
 
 
 def _begin(connection: Connection) -> None:
