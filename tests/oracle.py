@@ -27,10 +27,11 @@ from tests.fakes import House
 Row = dict[str, Any]
 
 _ADD = "shomei.memory_add.v1"
-_DELETE = "shomei.vector_delete.v1"
-_REERASE = "shomei.reerase.v1"
+_UPDATE = "shomei.memory_update.v1"
+_DESTROYING = {"shomei.vector_delete.v1", "shomei.reerase.v1", _UPDATE}
 _CLOSURE = "shomei.subject_closure.v1"
 _RESTART = "shomei.log_restart.v1"
+_OWED = "erase_on_hold_release"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,11 @@ class Records:
     tombstones: list[Row]
     receipts: list[Row]
     intents: list[Row]
+    subjects: dict[str, set[str]]
+    requests: list[Row]
+    deferrals: list[Row]
+    owed: list[Row]
+    holds: list[Row]
     punctured: dict[int, Row]
     key_names: set[str]
     known_keys: set[str]
@@ -58,6 +64,11 @@ def read(settings: Settings) -> Records:
         tombstones=_rows(database, "SELECT * FROM tombstones"),
         receipts=[one | {"statement": json.loads(one["body"])} for one in receipts],
         intents=_rows(database, "SELECT * FROM intents"),
+        subjects=_subjects(_rows(database, "SELECT * FROM memory_subjects")),
+        requests=_rows(database, "SELECT * FROM requests"),
+        deferrals=_rows(database, "SELECT * FROM deferrals"),
+        owed=_rows(database, f"SELECT * FROM obligations WHERE state = 'open' AND kind = '{_OWED}'"),
+        holds=_rows(database, "SELECT * FROM holds WHERE released_at IS NULL"),
         punctured={int.from_bytes(one["path"]): one for one in punctures if len(one["path"]) == 7},
         key_names={entry.stem for entry in (settings.keys / "custody").iterdir()},
         known_keys={
@@ -75,6 +86,13 @@ def _rows(database: Path, query: str) -> list[Row]:
         return [dict(row) for row in connection.execute(query)]
 
 
+def _subjects(rows: list[Row]) -> dict[str, set[str]]:
+    about: dict[str, set[str]] = defaultdict(set)
+    for row in rows:
+        about[row["memory_id"]].add(row["subject"])
+    return about
+
+
 def settled(house: House, settings: Settings) -> dict[str, str]:
     """Assert every invariant of an open installation where no work is under way; return live texts by id."""
     records = read(settings)
@@ -86,6 +104,8 @@ def settled(house: House, settings: Settings) -> dict[str, str]:
     keys = {one: commitment_key(house, row["number"]) for one, row in records.tenants.items()}
     tombstones_are_derived(records, keys)
     every_closure_adds_up(records, keys)
+    every_request_is_closed_as_far_as_it_came(records)
+    what_is_owed_is_held(records)
     return every_living_row_opens(house, records)
 
 
@@ -128,21 +148,28 @@ def no_log_has_a_gap(records: Records) -> None:
 
 def receipts_and_states_agree(records: Records) -> None:
     """I-3: one creation receipt for each living row, one destroying receipt for each tombstone, no others."""
-    about: dict[str, Counter[str]] = defaultdict(Counter)
+    made: Counter[str] = Counter()
+    destroyed: Counter[str] = Counter()
     by_hash = {row["receipt_hash"]: row["statement"] for row in records.receipts}
     assert len(by_hash) == len(records.receipts)
-    for row in records.receipts:
-        assert row["memory_id"] == row["statement"].get("memory_id")
-        if row["memory_id"] is not None:
-            about[row["memory_id"]]["made" if row["schema"] == _ADD else "destroyed"] += 1
-    for row in records.memories:
-        assert about.pop(row["memory_id"]) == {"made": 1}
+    for body in by_hash.values():
+        if body["schema"] in {_ADD, _UPDATE}:
+            made[body["memory_id"]] += 1
+        if body["schema"] in _DESTROYING:
+            destroyed[erased_by(body)] += 1
+    living = [row["memory_id"] for row in records.memories]
+    erased = [stone["memory_id"] for stone in records.tombstones]
+    assert +made == Counter([*living, *erased])
+    assert +destroyed == Counter(erased)
     for stone in records.tombstones:
-        assert about.pop(stone["memory_id"]) == {"made": 1, "destroyed": 1}
         body = by_hash[stone["receipt_hash"]]
-        assert body["schema"] in {_DELETE, _REERASE}
-        assert (body["memory_id"], body["tombstone_id"]) == (stone["memory_id"], stone["tombstone_id"])
-    assert about == {}
+        assert body["schema"] in _DESTROYING
+        assert (erased_by(body), body["tombstone_id"]) == (stone["memory_id"], stone["tombstone_id"])
+
+
+def erased_by(body: Row) -> str:
+    """Return which memory a destroying receipt is about; an update destroys its predecessor."""
+    return body["previous_id"] if body["schema"] == _UPDATE else body["memory_id"]
 
 
 def no_living_row_has_a_dead_key(records: Records) -> None:
@@ -176,28 +203,56 @@ def tombstones_are_derived(records: Records, keys: Mapping[str, bytes]) -> None:
 
 
 def every_closure_adds_up(records: Records, keys: Mapping[str, bytes]) -> None:
-    """I-7: m = e + d, the disposition follows, and an auditor recomputes the closed set."""
-    forgotten: Counter[str] = Counter()
-    for position, row in enumerate(records.receipts):
+    """I-7: m = e + d, the disposition follows, and an auditor recomputes the closed set of that moment."""
+    before: set[str] = set()
+    for row in records.receipts:
         body = row["statement"]
-        if body["schema"] == _DELETE and body["cause"] == "subject_forget":
-            forgotten[body["subject_pseudonym"]] += 1
+        before.add(row["receipt_hash"])
         if body["schema"] != _CLOSURE:
             continue
         matched, erased, deferred = (body[f"{name}_count"] for name in ("matched", "erased", "deferred"))
         assert matched == erased + deferred
         assert body["disposition"] == _disposition(matched, erased)
-        # A closure comes after everything it counts, and counts nothing that another one counted.
-        assert forgotten.pop(body["subject_pseudonym"], 0) == erased
-        before = {earlier["receipt_hash"] for earlier in records.receipts[:position]}
         stones = [
             stone
             for stone in records.tombstones
-            if stone["subject"] == body["subject_pseudonym"] and stone["receipt_hash"] in before
+            if body["subject_pseudonym"] in records.subjects[stone["memory_id"]]
+            and stone["receipt_hash"] in before
         ]
         assert body["closed_set_size"] == len(stones)
         assert body["closed_set_commitment"] == _closed_set(keys[row["tenant_id"]], body, stones)
-    assert not +forgotten
+
+
+def every_request_is_closed_as_far_as_it_came(records: Records) -> None:
+    """I-7: closures of one request agree, follow each other and grow; nothing is counted that is alive."""
+    closures: dict[str, list[Row]] = defaultdict(list)
+    for row in records.receipts:
+        if row["schema"] == _CLOSURE:
+            closures[row["statement"]["request_id"]].append(row)
+    first = 0
+    for request in records.requests:
+        stated = closures.pop(request["request_id"], [])
+        bodies = [row["statement"] for row in stated]
+        hashes = [None, *(row["receipt_hash"] for row in stated)]
+        assert [body["prior_closure_hash"] for body in bodies] == hashes[:-1]
+        assert {body["matched_count"] for body in bodies} <= {request["matched_count"]}
+        counts = [body["erased_count"] for body in bodies]
+        assert counts == sorted(set(counts))
+        assert not counts or counts[-1] == request["erased_count"]
+        first += counts[0] if counts else 0
+        waiting = [one for one in records.deferrals if one["request_id"] == request["request_id"]]
+        assert request["matched_count"] == request["erased_count"] + len(waiting)
+    assert closures == {}
+    assert first <= sum(stone["cause"] == "subject_forget" for stone in records.tombstones)
+
+
+def what_is_owed_is_held(records: Records) -> None:
+    """I-6, I-11: an erasure that is still owed waits for a living row, and for a hold that is open."""
+    living = {row["memory_id"] for row in records.memories}
+    held = {one["memory_id"] for one in records.holds} | {one["subject"] for one in records.holds}
+    for one in [*records.owed, *records.deferrals]:
+        assert one["memory_id"] in living
+        assert held & {one["memory_id"], *records.subjects[one["memory_id"]]}
 
 
 def _disposition(matched: int, erased: int) -> str:
