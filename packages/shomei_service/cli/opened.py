@@ -4,7 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from ..engine.errors import Invalid
-from ..engine.model import TenantId
+from ..engine.model import SYSTEM_ACTOR, Caller, Scope, TenantId
 from ..engine.parts import Engine
 from ..settings import read_settings
 
@@ -27,3 +27,8 @@ def chosen_tenant(engine: Engine, tenant: str | None) -> TenantId:
     if len(matching) != 1:
         raise Invalid("name one tenant with --tenant; shomei tenants list shows them")
     return matching[0].tenant_id
+
+
+def operator(tenant: TenantId) -> Caller:
+    """Return the caller that a command on the machine itself is: an admin, in receipts `system`."""
+    return Caller(tenant, SYSTEM_ACTOR, frozenset({Scope.DATA, Scope.ADMIN}))

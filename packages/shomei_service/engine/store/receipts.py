@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import RowMapping, insert, select
+from sqlalchemy import insert, select
 
-from ..model import Attested
+from ..model import Attested, JsonObject
 from .records import record
 from .tables import receipts
 from .unit import Unit
@@ -28,7 +28,6 @@ class ReceiptRow:
 
 
 _COLUMNS = [column for column in receipts.c if column.name != "tenant_id"]
-_SIGNED = ("schema", "receipt_hash", "signer_id", "public_key_hex", "signature_hex")
 _IN_CHUNK = 500  # bound parameters in one statement; SQLite's old default allows 999
 
 
@@ -74,7 +73,10 @@ def of_hashes(unit: Unit, hashes: Iterable[str]) -> dict[str, Attested]:
             receipts.c.tenant_id == unit.tenant,
             receipts.c.receipt_hash.in_(wanted[start : start + _IN_CHUNK]),
         )
-        found |= {row["receipt_hash"]: _attested(row) for row in unit.connection.execute(query).mappings()}
+        found |= {
+            row["receipt_hash"]: attested(record(ReceiptRow, row))
+            for row in unit.connection.execute(query).mappings()
+        }
     return found
 
 
@@ -90,10 +92,20 @@ def about(unit: Unit, schema: str, opaque_id: str) -> Attested | None:
         .order_by(receipts.c.seq)
     )
     row = unit.connection.execute(query).mappings().first()
-    return _attested(row) if row else None
+    return attested(record(ReceiptRow, row)) if row else None
 
 
-def _attested(row: RowMapping) -> Attested:
-    body = json.loads(row["body"])
-    envelope = {name: row[name] for name in _SIGNED} | {"body": body} if row["signature_hex"] else None
-    return Attested(body, row["receipt_hash"], envelope)
+def attested(row: ReceiptRow) -> Attested:
+    """Return a stored receipt as the statement it is, with its envelope where it was signed."""
+    body: JsonObject = json.loads(row.body)
+    if row.signature_hex is None:
+        return Attested(body, row.receipt_hash, None)
+    envelope: JsonObject = {
+        "schema": row.schema,
+        "receipt_hash": row.receipt_hash,
+        "signer_id": row.signer_id,
+        "public_key_hex": row.public_key_hex,
+        "signature_hex": row.signature_hex,
+        "body": body,
+    }
+    return Attested(body, row.receipt_hash, envelope)

@@ -11,6 +11,7 @@ from ..model import (
     Cause,
     EventKind,
     Forgotten,
+    Hold,
     JsonObject,
     Life,
     MemoryId,
@@ -77,6 +78,42 @@ class _Request:
     matched: _Matched
     restricted: list[Attested]
     obligation_ids: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a forget would do now: nothing is changed by asking."""
+
+    erased_ids: list[MemoryId]
+    held: dict[MemoryId, list[Hold]]
+    derived_count: int
+    external_artifact_count: int
+    already_erased_count: int
+
+
+def plan(engine: Engine, caller: Caller, user_id: str) -> Plan:
+    """Say what a forget would erase, what is held, and by which holds. Raise Invalid for a blank subject."""
+    caller.require(Scope.ADMIN)
+    policy.require_subject(user_id)
+    with engine.reading(caller.tenant) as unit:
+        matched = _match(engine, unit, user_id)
+        open_holds = [hold for hold in holds.everyone(unit) if hold.released_at is None]
+        held = {
+            row.memory_id: [
+                hold
+                for hold in open_holds
+                if hold.memory_id == row.memory_id
+                or hold.subject in lineage.subjects_of(unit, [row.memory_id])
+            ]
+            for row in matched.held
+        }
+    return Plan(
+        erased_ids=[row.memory_id for row in matched.going],
+        held=held,
+        derived_count=matched.derived_count,
+        external_artifact_count=len(matched.artifacts),
+        already_erased_count=matched.already_erased,
+    )
 
 
 def _request(engine: Engine, caller: Caller, user_id: str, intent: Intent) -> _Request | None:
