@@ -83,10 +83,7 @@ def _tenant(row: RowMapping, **closed: object) -> Tenant:
 
 def everyone(connection: Connection) -> list[Tenant]:
     """Return all tenants, oldest first."""
-    return [
-        record(Tenant, row)
-        for row in connection.execute(select(tenants).order_by(tenants.c.number)).mappings()
-    ]
+    return [_tenant(row) for row in connection.execute(select(tenants).order_by(tenants.c.number)).mappings()]
 
 
 def get(unit: Unit) -> Tenant:
