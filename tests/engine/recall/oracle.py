@@ -17,6 +17,7 @@ class SmallModel:
     dimensions: int = 8
     cosine_low: float = 0.1
     cosine_high: float = 0.8
+    semantic_share: float = 0.4
 
 
 @dataclass
@@ -78,7 +79,7 @@ class Oracle:
             if self.model is not None and cosine is not None:
                 low, high = self.model.cosine_low, self.model.cosine_high
                 semantic = min(max((cosine - low) / (high - low), 0.0), 1.0)
-            score = lexical if self.model is None else 0.35 * semantic + 0.65 * lexical
+            score = lexical if self.model is None else 0.4 * semantic + 0.6 * lexical
             nearness = -math.inf if cosine is None else cosine
             found.append((-score, -nearness, memory_id, Hit(memory_id, score, semantic, lexical, None)))
         return [hit for *_, hit in sorted(found, key=lambda entry: entry[:3])][:limit]

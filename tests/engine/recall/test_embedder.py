@@ -133,7 +133,8 @@ def test_models_read_bounded_clean_text(text: str) -> None:
 class CountingEmbedder:
     """Counts what it is asked."""
 
-    model_id, dimensions, cosine_low, cosine_high = "counting", 2, 0.0, 1.0
+    model_id, dimensions = "counting", 2
+    cosine_low, cosine_high, semantic_share = 0.0, 1.0, 0.5
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -14,7 +14,7 @@ from .features import Floats, RowFeatures, RowVectors
 from .passages import Span
 from .postings import HIGHEST_SLOT, Postings
 from .rows import Mask, Rows
-from .scoring import LEXICAL_SHARE, SEMANTIC_SHARE, Doubles, VectorModel
+from .scoring import Doubles, VectorModel
 from .vectors import NOTHING_NEAR, Numbers, Similarities, VectorBlocks
 
 
@@ -105,7 +105,8 @@ class TenantIndex:
         cosine = np.full(len(visible), -np.inf)
         np.maximum.at(cosine, near.slots, near.cosines)
         semantic = self._semantic(cosine)
-        score = lexical if self._model is None else SEMANTIC_SHARE * semantic + LEXICAL_SHARE * lexical
+        share = 0.0 if self._model is None else self._model.semantic_share
+        score = share * semantic + (1 - share) * lexical
         found = np.flatnonzero(visible & ((lexical > 0) | (cosine > -np.inf)))
         best = self._best(found, score, cosine, limit)
         passages = self._passages(near, best)

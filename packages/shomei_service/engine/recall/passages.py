@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from .lexical import analyse
-from .scoring import LEXICAL_SHARE, SEMANTIC_SHARE
 from .scripts import beginning, weight
 
 # What one vector can hold: the models read about 500 tokens, and blur beyond.
@@ -17,6 +16,8 @@ PASSAGE_WEIGHT: Final = 2000
 _SENTENCE_WEIGHT: Final = 400
 # Shorter pieces are abbreviations, list numbers or exclamations that belong to what follows.
 _LEAST_SENTENCE: Final = 25
+# A sentence outside the passage that matched must hold this much more of the query.
+_PASSAGE_BONUS: Final = 0.5
 # A run of stops is looked at once, from its first: a page of dots takes linear time.
 _SENTENCE_END: Final = re.compile(
     r"(?<![.!?…])[.!?…]++[\"')\]»”’]*+(?=\s)|[。！？｡؟۔।]++[」』）”]*+|[\r\n\v\f\u0085\u2028\u2029]++"
@@ -119,4 +120,4 @@ def _worth(text: str, weights: Mapping[str, float], sentence: Span, passage: Spa
     if not shared:
         return 0.0
     matched = passage is not None and passage.start <= sentence.start < passage.end
-    return LEXICAL_SHARE * shared / sum(weights.values()) + (SEMANTIC_SHARE if matched else 0.0)
+    return shared / sum(weights.values()) + (_PASSAGE_BONUS if matched else 0.0)

@@ -8,8 +8,6 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-SEMANTIC_SHARE: Final = 0.35
-LEXICAL_SHARE: Final = 1 - SEMANTIC_SHARE
 # BM25: how fast a repeated word stops counting, and how much a long text is discounted.
 K1: Final = 0.9
 B: Final = 0.4
@@ -31,5 +29,10 @@ class VectorModel(Protocol):
 
     @property
     def cosine_high(self) -> float:
-        """Texts that say the same are about this similar."""
+        """A question and the text that answers it best are about this similar."""
+        ...
+
+    @property
+    def semantic_share(self) -> float:
+        """How much of the score the model's word is worth; the rest is the words'."""
         ...
