@@ -34,10 +34,9 @@ def restrict(engine: Engine, caller: Caller, memory_id: str, ground: Ground = Gr
         if again is not None:
             return _again(unit, memory_id, again)
         row = policy.require_present(memories.lock(unit, memory_id))
-        was_restricted = row.grounds > 0
         receipts = suppression.apply(engine, unit, [row.memory_id], ground, actor=caller.actor)
         receipt = receipts.get(row.memory_id)
-        answer = Restricted(row.memory_id, restricted=True, changed=not was_restricted, receipt=receipt)
+        answer = Restricted(row.memory_id, restricted=True, changed=receipt is not None, receipt=receipt)
         _keep(engine, unit, caller, answer)
     return answer
 
