@@ -1,6 +1,8 @@
 """What the engine is promised: leases, repeats, the log of epochs, the journal, and a provider that fails."""
 
+import resource
 import sqlite3
+from pathlib import Path
 
 import pytest
 from sqlalchemy import delete, select, update
@@ -29,6 +31,7 @@ from shomei_service.engine.custody.providers.protocol import (
     Handle,
     KeyCustody,
 )
+from shomei_service.engine.custody.reserve import RESERVE_BYTES, Reserve
 from shomei_service.engine.custody.tables import blobs, head
 from shomei_service.engine.errors import CustodyUnavailable, IntegrityFault
 from tests.engine.custody.home import CAUSE, INSTALLATION, Home, Meddling, leaves, punctures
@@ -367,11 +370,39 @@ def test_a_failed_sync_ends_writing_until_a_restart_and_not_reading(home: Home, 
     reopened.close()
 
 
-def test_a_full_disk_is_recovered_from_when_space_returns(custody: Custody) -> None:
+def test_a_full_disk_costs_the_reserve_and_not_the_erase(home: Home, custody: Custody) -> None:
+    reserve = home.custody_dir / "reserve"
+    assert reserve.stat().st_size == RESERVE_BYTES
+    failpoints.arm("e3.before_fsync:enospc,e5.after:enospc:1")
+    with pytest.raises(CustodyUnavailable):  # it fails again when the reserve is gone
+        custody.puncture(punctures([300]), now=10)
+    assert not reserve.exists()
     failpoints.arm("e3.before_fsync:enospc")
     with pytest.raises(CustodyUnavailable):
-        custody.puncture(punctures([300]), now=10)
-    assert custody.puncture(punctures([300]), now=20).at == 20
+        custody.puncture(punctures([301]), now=20)
+    failpoints.disarm()
+    assert custody.puncture(punctures([300]), now=30).at == 10
+    assert reserve.stat().st_size == RESERVE_BYTES
+    failpoints.arm("e3.before_fsync:enospc")
+    assert custody.puncture(punctures([302]), now=40).at == 40
+    assert reserve.exists()  # there was room after all
+
+
+def test_a_reserve_there_is_no_room_for_is_done_without(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    reserve = Reserve(tmp_path / "reserve")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        reserve.hold()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
+    assert not reserve.release()
+    reserve.hold()
+    assert reserve.release()
+    elsewhere = Reserve(None)
+    elsewhere.hold()
+    assert not elsewhere.release()
 
 
 def test_an_unreadable_blob_is_a_fault_of_its_rows_alone(home: Home, custody: Custody) -> None:

@@ -12,6 +12,7 @@ from .heads import Heads
 from .keytree import DirtyBlobs
 from .providers.protocol import Destroyed, Handle, KeyState
 from .records import Head
+from .reserve import Reserve, is_full
 
 _ATTEMPTS: Final = 8  # against other processes that recover in between
 
@@ -24,6 +25,7 @@ class Epochs:
         self._heads: Final = heads
         self._store: Final = heads.store
         self._provider: Final = heads.provider
+        self._reserve: Final = Reserve(heads.store.beside("reserve"))
         self._next_name: str | None = None
         self._torn: bool = False
 
@@ -33,6 +35,16 @@ class Epochs:
         What is punctured already keeps its epoch; with nothing left to puncture and no wish to rotate,
         nothing is done. After a failure the next call recovers first.
         """
+        try:
+            epochs = self._puncture(causes, now, rotate=rotate)
+        except CustodyUnavailable as exc:
+            if not (is_full(exc) and self._reserve.release()):
+                raise
+            epochs = self._puncture(causes, now, rotate=rotate)
+        self._reserve.hold()
+        return epochs
+
+    def _puncture(self, causes: Mapping[bytes, str], now: int, *, rotate: bool) -> dict[bytes, int]:
         if self._torn:
             self.recover(now)
         self._torn = True
@@ -52,6 +64,7 @@ class Epochs:
         with self._store.writing() as connection:
             records.insert_head(connection, self._heads.installation_id, key, wrapped, dirty, now)
         self._heads.adopt(self._heads.probe())
+        self._reserve.hold()
 
     def recover(self, now: int) -> None:
         """Finish or undo what a crash left, by the five rules of CUSTODY.md §4."""

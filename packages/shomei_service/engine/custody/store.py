@@ -81,6 +81,10 @@ class CustodyStore:
         with self._guarded(), self._probe.connect() as connection, connection.begin():
             yield connection
 
+    def beside(self, name: str) -> Path | None:
+        """Return the path of a file beside an SQLite store; None for a server."""
+        return Path(self._url.database or "").with_name(name) if self.is_sqlite else None
+
     def settle(self) -> None:
         """Bring everything committed into the database file and sync it.
 
