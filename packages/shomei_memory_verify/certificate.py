@@ -15,9 +15,11 @@ from shomei_memory_verify.page import to_html
 from shomei_memory_verify.signature import digest_of
 from shomei_memory_verify.statements import STATEMENTS, Statement, is_development
 from shomei_memory_verify.verify import (
+    MALFORMED,
     OK,
     OK_UNPINNED,
     PUBLIC_KEY_MISMATCH,
+    SIGNATURE_OR_HASH_INVALID,
     VerifyResult,
     verify_signed_receipt,
 )
@@ -44,6 +46,11 @@ _UNPINNED = (
     "**Verdict: valid, signer unknown.** The receipt is intact, but no key was pinned: anyone can make "
     "such a document with a key of their own. Get the signer's public key by another way, and check again."
 )
+_WHY = {
+    MALFORMED: "The document is not a receipt in the one form that the specification allows.",
+    PUBLIC_KEY_MISMATCH: "The key you pinned is not the key that the document carries.",
+    SIGNATURE_OR_HASH_INVALID: "The document does not say what its key signed: it was altered, or forged.",
+}
 _DEVELOPMENT = (
     "**Development key custody.** The keys lie in a development store. Do not rely on their destruction: "
     "copies may exist that nobody has counted."
@@ -81,13 +88,15 @@ def _is_sound(result: VerifyResult) -> bool:
 
 
 def _refusal(result: VerifyResult) -> list[str]:
+    why = _WHY.get(result.reason.split(":")[0], "The verdict contradicts itself.")
     return [
         "# No valid receipt",
         "",
-        f"**Verdict: refused.** Reason: {shown(result.reason)}.",
+        f"**Verdict: refused.** {why} Reason: {shown(result.reason)}.",
         "",
         "Nothing in the document can be relied on, and nothing of it is repeated here.",
         "",
+        *_not_claimed(),
     ]
 
 
@@ -104,6 +113,7 @@ def _page(result: VerifyResult) -> list[str]:
         *_verdict(certified=certified),
         *_warned(warnings),
         *(_not_certified(problem) if problem else _stated(statement, certified=certified)),
+        *_not_claimed(),
         "## What was signed" if certified else "## What the document contains",
         "",
         *fields.listing(),
@@ -146,17 +156,19 @@ def _stated(statement: Statement, *, certified: bool) -> list[str]:
     return [f"## {heading}", "", *(f"- {mark}{sentence}" for sentence in statement.sentences), ""]
 
 
+def _not_claimed() -> list[str]:
+    return ["## What this does not claim", "", *(f"- {claim}" for claim in NON_CLAIMS), ""]
+
+
 def _closing(result: VerifyResult) -> list[str]:
     return [
-        "## What this does not claim",
-        "",
-        *(f"- {claim}" for claim in NON_CLAIMS),
-        "",
         "## Check it yourself",
         "",
         "```",
         "shomei-memory-verify RECEIPT --pin PUBLIC_KEY_HEX",
         "```",
+        "",
+        "Or, without installing anything, with the page shomei-verify.html in a browser, offline.",
         "",
         "---",
         "",
@@ -169,8 +181,12 @@ def _appendix(result: VerifyResult) -> list[str]:
     if _is_sound(result):
         lines += [
             f"- schema: {shown(result.schema)}",
-            f"- receipt_hash: {shown(digest_of(canonical_bytes(result.body)))}",
+            f"- receipt_hash: {shown(_hash_of(result))}",
             f"- public_key_hex: {shown(result.public_key_hex)}",
             f"- signer_id (not signed): {shown(result.signer_id)}",
         ]
     return lines
+
+
+def _hash_of(result: VerifyResult) -> str:
+    return digest_of(canonical_bytes(result.body))

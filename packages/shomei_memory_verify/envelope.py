@@ -12,8 +12,8 @@ from shomei_memory_verify.text import (
     MAX_BYTES,
     MAX_DEPTH,
     Malformed,
+    exact,
     parse,
-    require_exact,
     require_safe,
     too_deep,
     too_large,
@@ -192,7 +192,7 @@ class _Copier:
         if isinstance(value, int):
             return require_safe(int.__index__(value))
         if isinstance(value, float):
-            return require_exact(float.__float__(value))
+            return exact(float.__float__(value))
         if depth == MAX_DEPTH:
             raise too_deep()
         if isinstance(value, Mapping):

@@ -6,6 +6,8 @@ import re
 import time
 from typing import cast
 
+from shomei_memory_verify.canonical import canonical_bytes
+
 # What may stand in a Markdown code span as it is; everything else is written as an escape.
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_.,:;=+/() -]")
 _LONGEST_SHOWN = 120
@@ -73,9 +75,9 @@ class Fields:
         for name in sorted(self._body):
             value = self._body[name]
             members = cast("dict[str, object]", value) if isinstance(value, dict) else {}
-            lines += [f"- {shown(f'{name}.{part}')}: {shown(members[part])}" for part in sorted(members)]
+            lines += [_listed(f"{name}.{part}", members[part]) for part in sorted(members)]
             if not members:
-                lines.append(f"- {shown(name)}: {shown(self._body[name])}")
+                lines.append(_listed(name, self._body[name]))
         return lines
 
     def _string(self, name: str) -> str:
@@ -83,6 +85,12 @@ class Fields:
         if not isinstance(value, str) or not value:
             raise Unfit(f"{name} is not a text")
         return value
+
+
+def _listed(name: str, value: object) -> str:
+    # Every field of ours that ends so is a time (docs/spec/receipt.md §7), and few people read epoch seconds.
+    is_time = name.endswith("_at") and type(value) is int and 0 <= value <= _LAST_SECOND
+    return f"- {shown(name)}: {shown(value)}" + (f" ({utc(cast('int', value))})" if is_time else "")
 
 
 def shown(value: object) -> str:
@@ -96,9 +104,7 @@ def shown(value: object) -> str:
         return f"{len(items)} item(s)"
     if isinstance(value, dict):
         return f"{len(cast('dict[str, object]', value))} member(s)"
-    if value is None:
-        return "`null`"
-    return f"`{str(value).lower()}`"
+    return f"`{canonical_bytes(value).decode()}`"
 
 
 def _inert(text: str) -> str:

@@ -55,13 +55,16 @@ def too_deep() -> Malformed:
     return Malformed(f"nested deeper than {MAX_DEPTH} levels")
 
 
-def require_exact(value: float) -> float:
-    """Return the number, refusing one that is not finite or whose canonical form is an unsafe integer."""
+def exact(value: float) -> float:
+    """Return the number as it is signed, `1.0` being the integer 1.
+
+    Raises Malformed for one that is not finite or whose canonical form is an unsafe integer.
+    """
     if not math.isfinite(value):
         raise Malformed("a number that is not finite")
     if MAX_SAFE_INTEGER < abs(value) < _EXPONENT_FORM:
         raise Malformed("an integer beyond 2^53-1")
-    return value
+    return int(value) if value.is_integer() and abs(value) < _EXPONENT_FORM else value
 
 
 def require_safe(value: int) -> int:
@@ -129,7 +132,7 @@ def _integer(digits: str) -> int:
 
 
 def _float(digits: str) -> float:
-    return require_exact(float(digits))
+    return exact(float(digits))
 
 
 def _no_float(_digits: str) -> float:

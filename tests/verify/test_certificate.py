@@ -1,5 +1,6 @@
 """The page: never stronger than the verdict, and nothing signed can change its shape."""
 
+import json
 import re
 from collections.abc import Callable
 
@@ -23,10 +24,15 @@ def headings(page: str) -> list[str]:
     return [line for line in page.split("\n") if line.startswith("#")]
 
 
+WHY = {
+    "malformed": "The document is not a receipt in the one form that the specification allows.",
+    "public_key_mismatch": "The key you pinned is not the key that the document carries.",
+    "signature_or_hash_invalid": "The document does not say what its key signed: it was altered, or forged.",
+}
 SHAPE = [
     "## What the holder of the pinned key states",
-    "## What was signed",
     "## What this does not claim",
+    "## What was signed",
     "## Check it yourself",
 ]
 
@@ -40,14 +46,19 @@ def test_certified_only_when_authenticated(name: str) -> None:
 
     unpinned = page_of(EXAMPLES[name], None)
     assert headings(unpinned)[0].startswith("# Unattributed receipt: ")
-    assert headings(unpinned)[1:3] == ["## What an unknown signer asserts", "## What the document contains"]
+    assert headings(unpinned)[1:] == [
+        "## What an unknown signer asserts",
+        "## What this does not claim",
+        "## What the document contains",
+        "## Check it yourself",
+    ]
     assert "Certificate" not in unpinned
     assert "authenticated" not in unpinned.lower()
     said = unpinned.split("## What an unknown signer asserts")[1].split("## ")[0].strip().split("\n")
     assert all(line.startswith("- Asserted: ") for line in said)
 
     refused = page_of(EXAMPLES[name], corpus.STRANGER_PIN)
-    assert headings(refused) == ["# No valid receipt", *SHAPE[2:]]
+    assert headings(refused) == ["# No valid receipt", SHAPE[1], SHAPE[3]]
     for value in EXAMPLES[name].values():
         assert len(str(value)) < 12 or str(value) not in refused
 
@@ -179,6 +190,37 @@ def test_an_unknown_schema_is_shown_and_not_certified() -> None:
     page = page_of({"schema": "shomei.unheard.v9", **HEADER})
     assert headings(page)[0] == "# Receipt without certificate: Unknown kind"
     assert "- `log.seq`: `17`" in page
+    assert "- `log.issued_at`: `1781585655` (2026-06-16 04:54:15 UTC)" in page
+
+
+@pytest.mark.parametrize("value", [-1, 253_402_300_800, True, 1.5, "1781585655", None], ids=str)
+def test_only_a_time_is_shown_as_one(value: object) -> None:
+    assert f"- `x_at`: {shown(value)}\n" in page_of({"x_at": value})
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{}", "malformed"),
+        (corpus.text_of(corpus.seal(EXAMPLES["trust"])), "public_key_mismatch"),
+        (corpus.text_of(corpus.seal(EXAMPLES["trust"], receipt_hash="")), "signature_or_hash_invalid"),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_a_refusal_says_why_in_words(text: str, reason: str) -> None:
+    pin = corpus.PIN if reason == "signature_or_hash_invalid" else corpus.STRANGER_PIN
+    verdict = render(text, expected_public_key_hex=pin).split("\n")[2]
+    assert verdict.startswith(f"**Verdict: refused.** {WHY[reason]} Reason: `{reason}")
+
+
+def test_how_a_number_is_spelt_does_not_change_the_page() -> None:
+    text = corpus.text_of(corpus.seal(EXAMPLES["subject_closure_complete"]))
+    page = render(text, expected_public_key_hex=corpus.PIN)
+    for spelling in ("5.0", "5e0", "0.5E+1", "50e-1"):
+        other = text.replace(":5,", f":{spelling},").replace(":0,", ":-0.0,")
+        assert other.count(spelling) == 3
+        assert page == render(other, expected_public_key_hex=corpus.PIN)
+        assert page == render(json.loads(other), expected_public_key_hex=corpus.PIN)
 
 
 # --- custody
@@ -303,12 +345,14 @@ def test_a_label_that_nobody_signed_is_inert_too() -> None:
 
 
 def test_values_are_shown_by_type() -> None:
-    assert [shown(value) for value in (None, True, False, 7, 1.5, "", "a b")] == [
+    assert [shown(value) for value in (None, True, False, 7, 1.5, 1e-7, 1e21, "", "a b")] == [
         "`null`",
         "`true`",
         "`false`",
         "`7`",
         "`1.5`",
+        "`1e-7`",
+        "`1e+21`",
         "`(empty)`",
         "`a b`",
     ]

@@ -10,7 +10,7 @@ from shomei_memory_verify import to_html
 
 ALLOWED = {
     *("html", "head", "meta", "title", "style", "body", "aside"),
-    *("h1", "h2", "p", "ul", "li", "pre", "hr", "blockquote", "code", "strong"),
+    *("h1", "h2", "p", "ul", "li", "dl", "dt", "dd", "pre", "hr", "blockquote", "code", "strong"),
 }
 VOID = {"meta", "hr"}
 
@@ -44,6 +44,7 @@ class Outline(HTMLParser):
 def test_every_element() -> None:
     html = to_html(
         "# A `b`\n\n## C **d**\n\ntext\n\n> warn\n\n- one\n- two\n\n```\n- code **x** <b>&\n```\n\n---\n\n- z"
+        "\n\n- `a.b`: `1` (x)\n- key: `k`\n- key (not signed): `l`\n- Key: `m`\n- a `b`: c"
     )
     body = html.split("<body>\n")[1].split("\n</body>")[0]
     assert body.split("\n") == [
@@ -62,6 +63,15 @@ def test_every_element() -> None:
         "<ul>",
         "<li>z</li>",
         "</ul>",
+        "<dl>",
+        "<dt><code>a.b</code></dt><dd><code>1</code> (x)</dd>",
+        "<dt>key</dt><dd><code>k</code></dd>",
+        "<dt>key (not signed)</dt><dd><code>l</code></dd>",
+        "</dl>",
+        "<ul>",
+        "<li>Key: <code>m</code></li>",
+        "<li>a <code>b</code>: c</li>",
+        "</ul>",
     ]
     Outline(html)
 
@@ -71,6 +81,20 @@ def test_the_page_stands_alone() -> None:
     assert html.startswith("<!doctype html>\n")
     assert "default-src &#x27;none&#x27;" in html
     assert not re.search(r"\b(src|href|url|import)\b *[=(]", html)
+
+
+def test_the_title_is_the_heading() -> None:
+    assert "<title>A &lt;b&gt;</title>" in to_html("# A <b>\n")
+    assert "<title>Receipt</title>" in to_html("text")
+    assert "<title>Receipt</title>" in to_html("")
+
+
+def test_the_page_has_no_colour() -> None:
+    colours = re.findall(
+        r"#([0-9a-f]+)\b|(?:rgb|hsl)a?\(", to_html("").split("<style>")[1].split("</style>")[0]
+    )
+    assert colours
+    assert all(len(set(colour)) == 1 for colour in colours)
 
 
 def test_an_operators_note_is_marked_and_inert() -> None:
