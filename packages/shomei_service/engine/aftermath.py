@@ -25,11 +25,6 @@ from .store.intents import Intent
 from .store.obligations import Request
 from .store.unit import Unit
 
-ERASURES_OWED: Final = (
-    ObligationKind.ERASE_ON_HOLD_RELEASE,
-    ObligationKind.ERASE_ON_RESTRICTION_LIFT,
-    ObligationKind.ERASE_AFTER_CONSENT_WITHDRAWAL,
-)
 _ACKNOWLEDGE_WITHIN_S: Final = 30 * 86_400  # a month, as Art. 12(3) gives the controller
 
 

@@ -1,9 +1,11 @@
-"""An erasure that a hold forbids for now: out of recall, and owed until then. SEMANTICS.md §7-§8."""
+"""An erasure that a hold or a restriction forbids for now: owed, and done when nothing does. SEMANTICS.md §7-§8."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from . import suppression
+from . import disposal, policy, suppression
 from .model import (
+    ERASURES_OWED,
     Attested,
     Cause,
     Ground,
@@ -15,10 +17,35 @@ from .model import (
     new_id,
 )
 from .parts import Engine
-from .store import obligations
+from .store import holds, obligations, restrictions
+from .store.intents import Intent
 from .store.unit import Unit
 
 ANSWER_WITHIN_S = 30 * 86_400  # one month, Art. 12(3)
+
+
+def begin(engine: Engine, unit: Unit, rows: Sequence[MemoryRow], intent: Intent) -> bool:
+    """Begin an erasure that nobody asks for now; what is held or restricted is owed instead.
+
+    Return whether there is anything to carry out once the unit commits.
+    """
+    held = holds.held_among(unit, [row.memory_id for row in rows])
+    kept = [row for row in rows if row.memory_id in held]
+    free = [row for row in rows if row.memory_id not in held]
+    going = [row for row in free if _may_go(unit, row, intent.cause)]
+    waiting = [row for row in free if row not in going]
+    for owed, kind in (
+        (kept, ObligationKind.ERASE_ON_HOLD_RELEASE),
+        (waiting, ObligationKind.ERASE_ON_RESTRICTION_LIFT),
+    ):
+        defer(engine, unit, owed, intent.cause, actor=intent.actor, ground=None, kind=kind)
+    if going:
+        disposal.intend(engine, unit, intent, going)
+    return bool(going)
+
+
+def _may_go(unit: Unit, row: MemoryRow, cause: Cause) -> bool:
+    return not row.grounds or policy.may_go_by_itself(restrictions.grounds_of(unit, row.memory_id), cause)
 
 
 def defer(
@@ -31,15 +58,16 @@ def defer(
     ground: Ground | None = Ground.DEFERRED_HOLD,
     kind: ObligationKind = ObligationKind.ERASE_ON_HOLD_RELEASE,
 ) -> tuple[dict[MemoryId, Attested], dict[MemoryId, str]]:
-    """Owe the erasure of rows, once each, and take them out of recall.
+    """Owe the erasure of rows, once each, and take them out of recall if there is a ground for it.
 
     Return the receipts of the restrictions that are new and the obligation of every row.
     """
     ids = [row.memory_id for row in rows]
     receipts = suppression.apply(engine, unit, ids, ground, actor=actor) if ground and ids else {}
-    owed = {
-        memory_id: one.obligation_id for memory_id, one in obligations.open_for(unit, ids, [kind]).items()
-    }
+    known = obligations.open_for(unit, ids, ERASURES_OWED)
+    if cause is Cause.SUBJECT_FORGET:
+        _outrank(engine, unit, list(known.values()))
+    owed = {memory_id: one.obligation_id for memory_id, one in known.items()}
     now = engine.clock.now()
     fresh = [
         Obligation(
@@ -58,13 +86,33 @@ def defer(
         for row in rows
         if row.memory_id not in owed
     ]
-    for one in fresh:
-        engine.journal(
-            unit,
-            "owed",
-            [one.obligation_id, str(one.memory_id)],
-            pseudonym=one.subject,
-            codes={"kind": kind.value, "cause": cause.value, "due_at": now + ANSWER_WITHIN_S},
-        )
-    obligations.put(unit, fresh)
+    owe(engine, unit, fresh)
     return receipts, owed | {MemoryId(str(one.memory_id)): one.obligation_id for one in fresh}
+
+
+def owe(engine: Engine, unit: Unit, owed: Sequence[Obligation]) -> None:
+    """Open obligations, durably also for a database put back from a backup."""
+    for one in owed:
+        _journal(engine, unit, one)
+    obligations.put(unit, owed)
+
+
+def _outrank(engine: Engine, unit: Unit, known: Sequence[Obligation]) -> None:
+    """The subject's own wish is a stronger reason than the one an erasure was first owed for."""
+    weaker = [
+        replace(one, cause=Cause.SUBJECT_FORGET) for one in known if one.cause is not Cause.SUBJECT_FORGET
+    ]
+    for one in weaker:
+        _journal(engine, unit, one)
+    obligations.set_cause(unit, [one.obligation_id for one in weaker], Cause.SUBJECT_FORGET)
+
+
+def _journal(engine: Engine, unit: Unit, owed: Obligation) -> None:
+    told = {"cause": owed.cause, "purpose": owed.purpose, "due_at": owed.due_at}
+    engine.journal(
+        unit,
+        "owed",
+        [owed.obligation_id, *([owed.memory_id] if owed.memory_id is not None else [])],
+        pseudonym=owed.subject,
+        codes={"kind": owed.kind, **{name: value for name, value in told.items() if value is not None}},
+    )

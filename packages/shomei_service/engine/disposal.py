@@ -7,19 +7,21 @@ the same tombstones and receipts. No receipt exists for a key that has not been 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import aftermath
+from . import aftermath, policy
 from .custody import Address, Destruction, Puncture, Punctured
 from .custody.providers.protocol import DestroyMethod, Finality
 from .errors import ErasurePending, Fault, IntegrityFault
 from .failpoints import failpoint
 from .model import (
     CARRIED,
+    ERASURES_OWED,
     Attested,
     Basis,
     Cause,
     Erased,
     MemoryId,
     MemoryRow,
+    Obligation,
     TenantId,
     Tombstone,
 )
@@ -75,7 +77,7 @@ def intend(engine: Engine, unit: Unit, intent: Intent, rows: Sequence[MemoryRow]
     commitments = engine.commitments(tenants.get(unit))
     pending = _expected(engine, intent.created_at)
     for row in rows:
-        require_content_free(_draft(commitments, row, intent, pending, 0, None).fields)
+        require_content_free(_draft(commitments, row, intent, pending).fields)
     failpoint("e1.before")
     intents.put(unit, intent)
     memories.mark_erasing(unit, [row.memory_id for row in rows], intent.intent_id)
@@ -225,7 +227,7 @@ def _retire(
     commitments = engine.commitments(tenants.get(unit))
     destruction = stated(engine, destroyed)
     ids = [row.memory_id for row in rows]
-    owed = obligations.open_for(unit, ids, aftermath.ERASURES_OWED)
+    owed = obligations.open_for(unit, ids, ERASURES_OWED)
     affected = aftermath.affected_by(unit, ids)
     drafts = [
         _draft(
@@ -234,7 +236,7 @@ def _retire(
             intent,
             destruction,
             affected.get(row.memory_id, 0),
-            owed[row.memory_id].obligation_id if row.memory_id in owed else None,
+            owed.get(row.memory_id),
         )
         for row in rows
     ]
@@ -287,8 +289,8 @@ def _draft(
     row: MemoryRow,
     intent: Intent,
     destruction: KeyDestruction,
-    affected: int,
-    obligation_id: str | None,
+    affected: int = 0,
+    owed: Obligation | None = None,
 ) -> Draft:
     if intent.successor_id is not None:
         return bodies.memory_update(
@@ -299,14 +301,15 @@ def _draft(
             retirement_hashes=[_retirement(commitments, row)],
             destruction=destruction,
         )
+    is_put_off = intent.cause is Cause.DEFERRED_HOLD_RELEASE  # then each row has its own reason
     return bodies.vector_delete(
         memory_id=row.memory_id,
         tombstone_id=commitments.tombstone_id(row.memory_id),
         subject=row.subject,
         cause=intent.cause,
-        basis=intent.basis,
+        basis=policy.basis_of(owed.cause) if is_put_off and owed else intent.basis,
         retirement_hashes=[_retirement(commitments, row)],
         destruction=destruction,
         derived_affected=affected,
-        obligation_id=obligation_id,
+        obligation_id=owed.obligation_id if owed else None,
     )

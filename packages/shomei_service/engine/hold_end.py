@@ -1,25 +1,25 @@
 """The end of a legal hold, and the erasures it was the last to forbid. SEMANTICS.md §7, §21."""
 
-from . import disposal
+from . import disposal, policy
 from .errors import ConfirmRequired, NotFound
 from .model import (
+    ERASURES_OWED,
     Attested,
     Basis,
     Cause,
+    Ground,
     Hold,
     HoldScope,
     Life,
     MemoryId,
     MemoryRow,
-    ObligationKind,
+    Obligation,
     Release,
 )
 from .parts import Engine
 from .receipts import bodies
-from .store import holds, lineage, memories, obligations
+from .store import holds, lineage, memories, obligations, restrictions
 from .store.unit import Unit
-
-_OWED = (ObligationKind.ERASE_ON_HOLD_RELEASE,)
 
 
 def let_go(
@@ -28,19 +28,23 @@ def let_go(
     """End the hold and begin, in the same unit, every erasure that nothing forbids any more.
 
     Return the receipt and the memories that the intent, to be carried out once the unit commits, erases.
+    What a restriction forbids as well waits for its lifting.
     Raises NotFound for a hold that is unknown or over, ConfirmRequired when erasures would fire unconfirmed.
     """
     hold = holds.lock(unit, hold_id)
     if hold is None or hold.released_at is not None:
         raise NotFound("no such hold")
     covered = _covered(unit, hold)
-    owed = obligations.open_for(unit, [row.memory_id for row in covered], _OWED)
+    owed = obligations.open_for(unit, [row.memory_id for row in covered], ERASURES_OWED)
     holds.release(unit, hold_id, code, by=actor, at=engine.clock.now())
     still_held = holds.held_among(unit, sorted(owed))
-    going = [row for row in covered if row.memory_id in owed and row.memory_id not in still_held]
+    going = [
+        row
+        for row in covered
+        if row.memory_id in owed.keys() - still_held and _may_go(unit, row, owed[row.memory_id])
+    ]
     if going and not confirm:
         raise ConfirmRequired("releasing this hold erases memories; confirm it", pending_erasures=len(going))
-    engine.journal(unit, "hold_released", [hold_id], codes={"release": code.value})
     draft = bodies.legal_hold(
         hold,
         action="released",
@@ -54,11 +58,18 @@ def let_go(
             engine,
             intent_id,
             cause=Cause.DEFERRED_HOLD_RELEASE,
-            basis=Basis.SUBJECT_REQUEST,
+            basis=Basis.UNSPECIFIED,  # each receipt tells why its memory was owed
             actor=actor,
         )
         disposal.intend(engine, unit, intent, going)
+    # Last, for a line that stands after a failure would end the hold at the next open.
+    engine.journal(unit, "hold_released", [hold_id], codes={"release": code.value})
     return receipt, [row.memory_id for row in going]
+
+
+def _may_go(unit: Unit, row: MemoryRow, owed: Obligation) -> bool:
+    grounds = restrictions.grounds_of(unit, row.memory_id) if row.grounds else frozenset[Ground]()
+    return owed.cause is None or policy.may_go_by_itself(grounds, owed.cause)
 
 
 def _covered(unit: Unit, hold: Hold) -> list[MemoryRow]:

@@ -203,6 +203,10 @@ class ObligationKind(StrEnum):
     EXTERNAL_ERASURE_ACK = "external_erasure_ack"
 
 
+# An erasure that something forbids for now; a memory has one of these open at most.
+ERASURES_OWED = (ObligationKind.ERASE_ON_HOLD_RELEASE, ObligationKind.ERASE_ON_RESTRICTION_LIFT)
+
+
 class ObligationState(StrEnum):
     """Where an obligation stands; overdue is computed."""
 

@@ -10,6 +10,7 @@ from .model import (
     PRESERVE_GROUNDS,
     SYSTEM_GROUNDS,
     Basis,
+    Cause,
     Ground,
     Json,
     LawfulBasis,
@@ -23,6 +24,13 @@ from .model import (
 _BASES_AGAINST_PRESERVATION: Final = frozenset(
     {Basis.SUBJECT_REQUEST, Basis.LEGAL_OBLIGATION, Basis.RESTRICTION_CONSENT}
 )
+
+
+_BASIS_OF: Final = {
+    Cause.SUBJECT_FORGET: Basis.SUBJECT_REQUEST,
+    Cause.RETENTION_EXPIRED: Basis.NO_LONGER_NECESSARY,
+    Cause.CONSENT_WITHDRAWN: Basis.CONSENT_WITHDRAWN,
+}
 
 
 def is_present(row: MemoryRow) -> bool:
@@ -64,6 +72,21 @@ def require_erasable(grounds: frozenset[Ground], basis: Basis) -> None:
     """Raise Blocked when the subject opposed erasure and nothing says that this is the subject's wish. §6."""
     if grounds & PRESERVE_GROUNDS and basis not in _BASES_AGAINST_PRESERVATION:
         raise Blocked("the memory does not permit this now")
+
+
+def may_go_by_itself(grounds: frozenset[Ground], cause: Cause) -> bool:
+    """Say whether an erasure that nobody asks for now may touch a memory with these grounds. §6, §18.
+
+    Retention never erases what is restricted; a withdrawn consent does not erase what its subject wants kept.
+    """
+    if cause is Cause.RETENTION_EXPIRED:
+        return not grounds
+    return cause is not Cause.CONSENT_WITHDRAWN or not grounds & PRESERVE_GROUNDS
+
+
+def basis_of(cause: Cause | None) -> Basis:
+    """Return the basis of an erasure that was put off, by what it was first owed for."""
+    return _BASIS_OF.get(cause, Basis.UNSPECIFIED) if cause is not None else Basis.UNSPECIFIED
 
 
 def require_updatable(row: MemoryRow, now: int, *, sources_recallable: bool) -> None:

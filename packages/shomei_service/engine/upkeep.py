@@ -5,12 +5,11 @@ from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
-from . import deferral, disposal, hold_end
+from . import deferral, disposal, hold_end, policy
 from .custody import Punctured
-from .errors import IntegrityFault
+from .errors import IntegrityFault, NotFound
 from .model import (
     SYSTEM_ACTOR,
-    Basis,
     Cause,
     Life,
     MemoryId,
@@ -24,6 +23,8 @@ from .model import (
 from .parts import Engine
 from .recall.embedder import Embedder, EmbedderFault, vectors_of
 from .store import consents, holds, intents, memories, obligations, replays, tenants, tombstones
+from .store.intents import Intent
+from .store.unit import Unit
 
 _EXPIRED_ROWS = 500
 _REPLAYS_KEPT_S = 2 * 86_400
@@ -62,22 +63,33 @@ def end_expired_holds(engine: Engine) -> None:
         over = holds.expired(connection, engine.clock.now())
     for tenant_id, hold_id in over:
         intent_id = new_id("obl_")
-        with engine.unit(tenant_id) as unit:
-            hold_end.let_go(
-                engine, unit, hold_id, Release.EXPIRED, intent_id, actor=SYSTEM_ACTOR, confirm=True
-            )
-        disposal.carry_out(engine, tenant_id, intent_id)
+        try:
+            with engine.unit(tenant_id) as unit:
+                _, going = hold_end.let_go(
+                    engine, unit, hold_id, Release.EXPIRED, intent_id, actor=SYSTEM_ACTOR, confirm=True
+                )
+        except NotFound:
+            continue  # somebody released it a moment ago
+        if going:
+            disposal.carry_out(engine, tenant_id, intent_id)
 
 
 def erase_expired(engine: Engine) -> None:
-    """Erase what expired, where the tenant's policy says so; held rows are owed, restricted ones wait. §5."""
+    """Erase what expired, where the tenant's policy says so; what is held or restricted is owed. §5."""
     with engine.store.snapshot() as connection:
-        over = memories.expired(connection, engine.clock.now(), _EXPIRED_ROWS)
+        keeping = [
+            one.tenant_id for one in tenants.everyone(connection) if not one.policies.erase_when_expired
+        ]
+        over = memories.expired(connection, engine.clock.now(), _EXPIRED_ROWS, keeping=keeping)
     by_tenant: dict[TenantId, list[MemoryId]] = {}
     for tenant_id, memory_id in over:
         by_tenant.setdefault(tenant_id, []).append(memory_id)
     for tenant_id, ids in by_tenant.items():
-        _erase_all(engine, tenant_id, ids, Cause.RETENTION_EXPIRED, Basis.NO_LONGER_NECESSARY)
+        intent = _intent(engine, Cause.RETENTION_EXPIRED)
+        with engine.unit(tenant_id) as unit:
+            begun = deferral.begin(engine, unit, _still_live(unit, ids), intent)
+        if begun:
+            disposal.carry_out(engine, tenant_id, intent.intent_id)
 
 
 def erase_after_withdrawal(engine: Engine) -> None:
@@ -88,29 +100,26 @@ def erase_after_withdrawal(engine: Engine) -> None:
     for tenant_id, owed in due:
         if owed.subject is None or owed.purpose is None:
             continue
+        intent = _intent(engine, Cause.CONSENT_WITHDRAWN)
         with engine.unit(tenant_id) as unit:
             ids = [one for one, agreed in consents.resting_on(unit, owed.subject, owed.purpose) if not agreed]
-            engine.journal(unit, "obligation_done", [owed.obligation_id])
+            begun = deferral.begin(engine, unit, _still_live(unit, ids), intent)
             obligations.end(unit, [owed.obligation_id], ObligationState.DONE, at=engine.clock.now())
-        _erase_all(engine, tenant_id, ids, Cause.CONSENT_WITHDRAWN, Basis.CONSENT_WITHDRAWN)
+        if begun:
+            disposal.carry_out(engine, tenant_id, intent.intent_id)
+        with engine.unit(
+            tenant_id
+        ) as unit:  # after the act: a restored database does it again until it is told
+            engine.journal(unit, "obligation_done", [owed.obligation_id])
 
 
-def _erase_all(
-    engine: Engine, tenant_id: TenantId, ids: Sequence[MemoryId], cause: Cause, basis: Basis
-) -> None:
-    intent = disposal.new_intent(engine, new_id("obl_"), cause=cause, basis=basis, actor=SYSTEM_ACTOR)
-    with engine.unit(tenant_id) as unit:
-        if cause is Cause.RETENTION_EXPIRED and not tenants.get(unit).policies.erase_when_expired:
-            return
-        rows = [row for row in memories.lock_all(unit, ids) if row.life is Life.LIVE]
-        held = holds.held_among(unit, [row.memory_id for row in rows])
-        kept = [row for row in rows if row.memory_id in held]
-        deferral.defer(engine, unit, kept, cause, actor=SYSTEM_ACTOR, ground=None)
-        going = [row for row in rows if row.memory_id not in held]
-        if not going:
-            return
-        disposal.intend(engine, unit, intent, going)
-    disposal.carry_out(engine, tenant_id, intent.intent_id)
+def _intent(engine: Engine, cause: Cause) -> Intent:
+    basis = policy.basis_of(cause)
+    return disposal.new_intent(engine, new_id("obl_"), cause=cause, basis=basis, actor=SYSTEM_ACTOR)
+
+
+def _still_live(unit: Unit, ids: Sequence[MemoryId]) -> list[MemoryRow]:
+    return [row for row in memories.lock_all(unit, ids) if row.life is Life.LIVE]
 
 
 def drop_old_replays(engine: Engine) -> None:

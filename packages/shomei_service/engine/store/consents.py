@@ -78,7 +78,10 @@ def purposes_of(unit: Unit, memory_id: str) -> tuple[str, ...]:
 
 
 def resting_on(unit: Unit, subject: Pseudonym, purpose: str) -> list[tuple[MemoryId, bool]]:
-    """Return the subject's live memories that rest on consent to the purpose, each with its standing."""
+    """Return the subject's memories that rest on consent to the purpose, each with its standing.
+
+    The successor of an update that is under way is one of them.
+    """
     query = (
         select(memories.c.memory_id, memories.c.consented)
         .join(
@@ -90,7 +93,7 @@ def resting_on(unit: Unit, subject: Pseudonym, purpose: str) -> list[tuple[Memor
             memories.c.tenant_id == unit.tenant,
             memories.c.subject == subject,
             memories.c.lawful_basis == LawfulBasis.CONSENT,
-            memories.c.life == Life.LIVE,
+            memories.c.life.in_((Life.LIVE, Life.PENDING)),
             memory_purposes.c.purpose == purpose,
         )
     )

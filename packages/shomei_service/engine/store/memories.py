@@ -4,9 +4,19 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, RowMapping, Select, delete, func, insert, select, update
 
-from ..model import LawfulBasis, Life, MemoryId, MemoryRow, Pseudonym, SourceKind, TenantId
+from ..model import (
+    ERASURES_OWED,
+    LawfulBasis,
+    Life,
+    MemoryId,
+    MemoryRow,
+    ObligationState,
+    Pseudonym,
+    SourceKind,
+    TenantId,
+)
 from .records import record
-from .tables import memories
+from .tables import memories, obligations
 from .unit import Unit
 
 _IN_CHUNK = 500  # bound parameters in one statement; SQLite's old default allows 999
@@ -125,15 +135,24 @@ def lock_all(unit: Unit, ids: Sequence[MemoryId]) -> list[MemoryRow]:
     return sorted(found, key=lambda row: row.address)
 
 
-def expired(connection: Connection, now: int, limit: int) -> list[tuple[TenantId, MemoryId]]:
-    """Return live, unrestricted rows of any tenant whose time is over."""
+def expired(
+    connection: Connection, now: int, limit: int, *, keeping: Sequence[TenantId]
+) -> list[tuple[TenantId, MemoryId]]:
+    """Return live rows whose time is over and whose erasure is not owed yet, but for those of tenants who keep."""
+    owed = select(obligations.c.memory_id).where(
+        obligations.c.tenant_id == memories.c.tenant_id,
+        obligations.c.memory_id == memories.c.memory_id,
+        obligations.c.state == ObligationState.OPEN,
+        obligations.c.kind.in_(ERASURES_OWED),
+    )
     query = (
         select(memories.c.tenant_id, memories.c.memory_id)
         .where(
             memories.c.expires_at.is_not(None),
             memories.c.expires_at <= now,
             memories.c.life == Life.LIVE,
-            memories.c.grounds == 0,
+            memories.c.tenant_id.not_in(keeping),
+            ~owed.exists(),
         )
         .order_by(memories.c.address)
         .limit(limit)

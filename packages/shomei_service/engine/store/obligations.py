@@ -121,6 +121,19 @@ def end(unit: Unit, ids: Sequence[str], state: ObligationState, *, at: int) -> N
         )
 
 
+def set_cause(unit: Unit, ids: Sequence[str], cause: Cause) -> None:
+    """Record what erasures are owed for now."""
+    for start in range(0, len(ids), 500):
+        unit.connection.execute(
+            update(obligations)
+            .where(
+                obligations.c.tenant_id == unit.tenant,
+                obligations.c.obligation_id.in_(ids[start : start + 500]),
+            )
+            .values(cause=cause)
+        )
+
+
 def due(connection: Connection, kind: ObligationKind, now: int) -> list[tuple[TenantId, Obligation]]:
     """Return open obligations of any tenant whose time has come."""
     query = select(obligations).where(

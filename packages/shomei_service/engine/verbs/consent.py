@@ -7,14 +7,15 @@ from typing import Final
 from .. import agreement, deferral, disposal, policy, retries
 from ..errors import Invalid
 from ..model import (
+    ERASURES_OWED,
     Attested,
     Basis,
     Caller,
     Cause,
     ConsentAction,
     JsonObject,
+    Life,
     MemoryId,
-    MemoryRow,
     Obligation,
     ObligationKind,
     ObligationState,
@@ -26,7 +27,7 @@ from ..model import (
 )
 from ..parts import Engine
 from ..receipts import bodies
-from ..store import consents, holds, memories, obligations, tenants
+from ..store import consents, memories, obligations, tenants
 from ..store.consents import Consent
 from ..store.unit import Unit
 
@@ -139,34 +140,38 @@ def _follow_up(
     engine: Engine, unit: Unit, subject: Pseudonym, new: NewConsent, affected: Sequence[MemoryId], actor: str
 ) -> str | None:
     """Do what the tenant's policy says of a withdrawal, or end what an earlier one left; return an intent."""
-    now = engine.clock.now()
     if new.action is ConsentAction.GRANTED:
-        waiting = obligations.about_subject(unit, subject, new.purpose, _REVIEWS)
-        ids = [one.obligation_id for one in waiting]
-        if ids:
-            engine.journal(unit, "obligation_cancelled", ids)
-        obligations.end(unit, ids, ObligationState.CANCELLED, at=now)
+        _take_back(engine, unit, subject, new.purpose, affected)
         return None
     rule = tenants.get(unit).policies
     if rule.withdrawal is not Withdrawal.ERASE_NOW:
-        _owe(engine, unit, subject, new.purpose, rule)
+        erases = rule.withdrawal is Withdrawal.ERASE_AFTER
+        _owe(engine, unit, subject, new.purpose, erases=erases, within=rule.withdrawal_days * _SECONDS_A_DAY)
         return None
     rows = memories.lock_all(unit, affected)
-    held = holds.held_among(unit, affected)
-    deferral.defer(
-        engine,
-        unit,
-        [row for row in rows if row.memory_id in held],
-        Cause.CONSENT_WITHDRAWN,
-        actor=actor,
-        ground=None,
+    if any(row.life is Life.PENDING for row in rows):  # an update's successor goes once it is there
+        _owe(engine, unit, subject, new.purpose, erases=True, within=0)
+    intent = disposal.new_intent(
+        engine, new_id("obl_"), cause=Cause.CONSENT_WITHDRAWN, basis=Basis.CONSENT_WITHDRAWN, actor=actor
     )
-    return _begin(engine, unit, [row for row in rows if row.memory_id not in held], actor)
+    begun = deferral.begin(engine, unit, [row for row in rows if row.life is Life.LIVE], intent)
+    return intent.intent_id if begun else None
 
 
-def _owe(engine: Engine, unit: Unit, subject: Pseudonym, purpose: str, rule: Policies) -> None:
+def _take_back(
+    engine: Engine, unit: Unit, subject: Pseudonym, purpose: str, affected: Sequence[MemoryId]
+) -> None:
+    """Nothing is owed any more for want of this consent. SEMANTICS.md §13: a new grant restores."""
+    owed = obligations.open_for(unit, affected, ERASURES_OWED).values()
+    ids = [one.obligation_id for one in obligations.about_subject(unit, subject, purpose, _REVIEWS)]
+    ids += [one.obligation_id for one in owed if one.cause is Cause.CONSENT_WITHDRAWN]
+    if ids:
+        obligations.end(unit, ids, ObligationState.CANCELLED, at=engine.clock.now())
+        engine.journal(unit, "obligation_cancelled", ids)
+
+
+def _owe(engine: Engine, unit: Unit, subject: Pseudonym, purpose: str, *, erases: bool, within: int) -> None:
     now = engine.clock.now()
-    erases = rule.withdrawal is Withdrawal.ERASE_AFTER
     one = Obligation(
         obligation_id=new_id("obl_"),
         kind=_REVIEWS[erases],
@@ -177,32 +182,7 @@ def _owe(engine: Engine, unit: Unit, subject: Pseudonym, purpose: str, rule: Pol
         artifact_id=None,
         cause=Cause.CONSENT_WITHDRAWN if erases else None,
         requested_at=now,
-        due_at=now + rule.withdrawal_days * _SECONDS_A_DAY,
+        due_at=now + within,
         ended_at=None,
     )
-    engine.journal(
-        unit,
-        "owed",
-        [one.obligation_id],
-        pseudonym=subject,
-        codes={
-            "kind": one.kind.value,
-            "purpose": purpose,
-            "due_at": now + rule.withdrawal_days * _SECONDS_A_DAY,
-        },
-    )
-    obligations.put(unit, [one])
-
-
-def _begin(engine: Engine, unit: Unit, rows: Sequence[MemoryRow], actor: str) -> str | None:
-    if not rows:
-        return None
-    intent = disposal.new_intent(
-        engine,
-        new_id("obl_"),
-        cause=Cause.CONSENT_WITHDRAWN,
-        basis=Basis.CONSENT_WITHDRAWN,
-        actor=actor,
-    )
-    disposal.intend(engine, unit, intent, rows)
-    return intent.intent_id
+    deferral.owe(engine, unit, [one])

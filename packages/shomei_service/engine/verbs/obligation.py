@@ -1,11 +1,12 @@
 """Obligations: list what is owed, and cancel what its subject takes back. SEMANTICS.md §8, §21."""
 
 from .. import retries, suppression
-from ..errors import Invalid, NotFound
+from ..errors import ErasureInProgress, Invalid, NotFound
 from ..model import (
     Attested,
     Caller,
     Ground,
+    Life,
     Lift,
     Obligation,
     ObligationKind,
@@ -36,7 +37,8 @@ def listing(engine: Engine, caller: Caller) -> list[Obligation]:
 def cancel(engine: Engine, caller: Caller, obligation_id: str) -> Attested | None:
     """Cancel what is owed; a deferred erasure's memory returns to recall, with a receipt.
 
-    Raises NotFound for an obligation that is unknown or over, Invalid for one that can not be cancelled.
+    Raises NotFound for an obligation that is unknown or over, Invalid for one that can not be cancelled,
+    ErasureInProgress when it is being fulfilled.
     """
     caller.require(Scope.ADMIN)
     with engine.unit(caller.tenant) as unit:
@@ -54,13 +56,14 @@ def _cancel(engine: Engine, unit: Unit, caller: Caller, obligation_id: str) -> A
         raise NotFound("no such obligation")
     if owed.kind not in _CANCELLABLE:
         raise Invalid("this obligation is another's to fulfil and can not be cancelled")
-    engine.journal(unit, "obligation_cancelled", [obligation_id])
+    row = memories.lock(unit, owed.memory_id) if owed.memory_id is not None else None
+    if row is not None and row.life is Life.ERASING:
+        raise ErasureInProgress("the erasure of this memory has begun; it can not be taken back any more")
     obligations.end(unit, [obligation_id], ObligationState.CANCELLED, at=engine.clock.now())
-    if owed.kind is not ObligationKind.ERASE_ON_HOLD_RELEASE or owed.memory_id is None:
-        return None
-    obligations.undefer(unit, owed.memory_id)
-    if memories.lock(unit, owed.memory_id) is None:
-        return None
-    return suppression.lift(
-        engine, unit, owed.memory_id, [Ground.DEFERRED_HOLD], Lift.LIFTED, actor=caller.actor
-    )
+    receipt = None
+    if row is not None:
+        obligations.undefer(unit, row.memory_id)
+        grounds = [Ground.DEFERRED_HOLD]
+        receipt = suppression.lift(engine, unit, row.memory_id, grounds, Lift.LIFTED, actor=caller.actor)
+    engine.journal(unit, "obligation_cancelled", [obligation_id])
+    return receipt

@@ -1,18 +1,16 @@
 """Restrict a memory, and lift the restriction. SEMANTICS.md §6 (GDPR Art. 18)."""
 
-from .. import deferral, disposal, policy, retries, suppression
+from .. import disposal, policy, retries, suppression
 from ..errors import Blocked
 from ..model import (
+    ERASURES_OWED,
     SYSTEM_GROUNDS,
-    Basis,
     Caller,
-    Cause,
     Ground,
     JsonObject,
     Lift,
     MemoryId,
     MemoryRow,
-    ObligationKind,
     Restricted,
     Scope,
     new_id,
@@ -42,7 +40,9 @@ def restrict(engine: Engine, caller: Caller, memory_id: str, ground: Ground = Gr
 
 
 def lift(engine: Engine, caller: Caller, memory_id: str, *, notice_sent_at: int | None = None) -> Restricted:
-    """Lift the grounds that callers set; the engine's own stay, and while erasure is owed nothing is lifted.
+    """Lift the grounds that callers set; the engine's own stay, and nothing is lifted of what is being forgotten.
+
+    An erasure that only the restriction forbade follows at once.
 
     Raises NotFound, and Blocked when the tenant's policy wants a notice first (Art. 18(3)).
     """
@@ -70,9 +70,7 @@ def lift(engine: Engine, caller: Caller, memory_id: str, *, notice_sent_at: int 
             notice_recorded=notice_sent_at is not None,
         )
         remaining = known & SYSTEM_GROUNDS
-        intent_id = None
-        if receipt is not None and not remaining:
-            intent_id = _fire(engine, unit, row, caller.actor)
+        intent_id = _fire(engine, unit, row, remaining, caller.actor) if receipt is not None else None
         answer = Restricted(
             row.memory_id,
             restricted=bool(remaining),
@@ -108,20 +106,14 @@ def _again(unit: Unit, memory_id: str, kept: JsonObject) -> Restricted:
     )
 
 
-def _fire(engine: Engine, unit: Unit, row: MemoryRow, actor: str) -> str | None:
-    """Begin the erasure that waited for the restriction to end; hand it to a hold if there is one."""
-    owed = obligations.open_for(unit, [row.memory_id], [ObligationKind.ERASE_ON_RESTRICTION_LIFT])
-    if not owed:
+def _fire(engine: Engine, unit: Unit, row: MemoryRow, left: frozenset[Ground], actor: str) -> str | None:
+    """Begin the erasure that waited for the restriction to end; under a hold it goes on waiting."""
+    owed = obligations.open_for(unit, [row.memory_id], ERASURES_OWED).get(row.memory_id)
+    if owed is None or owed.cause is None or not policy.may_go_by_itself(left, owed.cause):
         return None
     if holds.held_among(unit, [row.memory_id]):
-        deferral.defer(engine, unit, [row], Cause.RETENTION_EXPIRED, actor=actor, ground=None)
         return None
-    intent = disposal.new_intent(
-        engine,
-        new_id("obl_"),
-        cause=Cause.RETENTION_EXPIRED,
-        basis=Basis.NO_LONGER_NECESSARY,
-        actor=actor,
-    )
+    basis = policy.basis_of(owed.cause)
+    intent = disposal.new_intent(engine, new_id("obl_"), cause=owed.cause, basis=basis, actor=actor)
     disposal.intend(engine, unit, intent, [row])
     return intent.intent_id
