@@ -68,9 +68,14 @@ def require_unheld(*, held: bool) -> None:
         raise Held("a legal hold forbids this")
 
 
+def is_erasable(grounds: frozenset[Ground], basis: Basis) -> bool:
+    """Say whether the subject did not oppose erasure, or the basis outranks that. §6."""
+    return not grounds & PRESERVE_GROUNDS or basis in _BASES_AGAINST_PRESERVATION
+
+
 def require_erasable(grounds: frozenset[Ground], basis: Basis) -> None:
     """Raise Blocked when the subject opposed erasure and nothing says that this is the subject's wish. §6."""
-    if grounds & PRESERVE_GROUNDS and basis not in _BASES_AGAINST_PRESERVATION:
+    if not is_erasable(grounds, basis):
         raise Blocked("the memory does not permit this now")
 
 

@@ -1,11 +1,14 @@
 """Erase one memory. SEMANTICS.md §10 (GDPR Art. 17), CUSTODY.md §4."""
 
+from dataclasses import replace
+
 from .. import deferral, disposal, policy, retries
 from ..disposal import Disposed
 from ..errors import NotFound
 from ..model import Basis, Caller, Cause, Erased, JsonObject, MemoryId, MemoryRow, Scope
 from ..parts import Engine
 from ..store import holds, lineage, memories, restrictions
+from ..store.intents import Intent
 from ..store.unit import Unit
 
 
@@ -23,29 +26,35 @@ def erase(
     erasure; ErasurePending when it has begun and will finish by itself.
     """
     caller.require(Scope.ADMIN)
-    with engine.flights.reserved() as intent_id:
+    with engine.flights.reserved() as intent_id, engine.flights.reserved() as derived_intent_id:
         intent = disposal.new_intent(
             engine, intent_id, cause=Cause.DELETE_REQUEST, basis=basis, actor=caller.actor
         )
+        derived_intent = replace(intent, intent_id=derived_intent_id, cause=Cause.DERIVED_CASCADE)
         with engine.unit(caller.tenant) as unit:
             again = retries.recall(engine, unit, caller)
             # 1. Lock first: a hold must not arrive between the question and the act.
             row = memories.lock(unit, memory_id)
             begun = row.intent_id if row is not None else None
-            going: list[MemoryRow] = []
+            going: list[MemoryId] = []
+            derived: list[MemoryId] = []
             if again is None and begun is None:
                 # 2. Policy says no by raising; from the commit on it only rolls forward.
                 row = policy.require_present(row)
                 policy.require_unheld(held=bool(holds.held_among(unit, [row.memory_id])))
                 policy.require_erasable(restrictions.grounds_of(unit, row.memory_id), basis)
-                going = [row, *_derived(engine, unit, caller, row)] if cascade else [row]
-                disposal.intend(engine, unit, intent, going)
-                kept: JsonObject = {"intent": intent_id, "ids": [one.memory_id for one in going]}
+                if cascade:
+                    derived = _intend_derived(engine, unit, row, derived_intent)
+                disposal.intend(engine, unit, intent, [row])
+                going = [row.memory_id]
+                kept: JsonObject = {"intent": intent_id, "ids": [*going]}
                 retries.keep(engine, unit, caller, kept)
         # 3. Destroy the key, with no database lock held; then retire what it protected, and say so.
         if going:
-            ids = [one.memory_id for one in going]
-            return _of(disposal.fulfil(engine, caller.tenant, intent_id, ids), memory_id)
+            disposed = disposal.fulfil(engine, caller.tenant, intent_id, going)
+            if derived:
+                disposal.fulfil(engine, caller.tenant, derived_intent_id, derived)
+            return _of(disposed, memory_id)
     if again is not None:
         intent_id, ids = retries.text(again["intent"]), retries.ids(again["ids"])
         return _of(disposal.fulfil(engine, caller.tenant, intent_id, ids), memory_id)
@@ -57,19 +66,29 @@ def erase(
 
 
 def _of(disposed: Disposed, memory_id: str) -> Erased:
-    return next(one for one in disposed.erased if one.memory_id == memory_id)
+    """Return the memory's proof; another worker may have given it to whoever asked there."""
+    for one in disposed.erased:
+        if one.memory_id == memory_id:
+            return one
+    raise NotFound("no such memory")
 
 
-def _derived(engine: Engine, unit: Unit, caller: Caller, row: MemoryRow) -> list[MemoryRow]:
-    """Return what goes with the memory; held ones stay, out of recall, and are owed."""
+def _intend_derived(engine: Engine, unit: Unit, row: MemoryRow, intent: Intent) -> list[MemoryId]:
+    """Begin the erasure of what was made from the memory; held ones stay, out of recall, and are owed.
+
+    What its subject wants kept stays as well, unless the basis says otherwise; it leaves recall with its source.
+    """
     below = [MemoryId(one) for one in lineage.closure(unit, [row.memory_id]) if one.startswith("lm_")]
     rows = [one for one in memories.lock_all(unit, below) if policy.is_present(one)]
     held = holds.held_among(unit, [one.memory_id for one in rows])
-    deferral.defer(
-        engine,
-        unit,
-        [one for one in rows if one.memory_id in held],
-        Cause.DERIVED_CASCADE,
-        actor=caller.actor,
-    )
-    return [one for one in rows if one.memory_id not in held]
+    kept = [one for one in rows if one.memory_id in held]
+    deferral.defer(engine, unit, kept, Cause.DERIVED_CASCADE, actor=intent.actor)
+    going = [
+        one
+        for one in rows
+        if one.memory_id not in held
+        and policy.is_erasable(restrictions.grounds_of(unit, one.memory_id), intent.basis)
+    ]
+    if going:
+        disposal.intend(engine, unit, intent, going)
+    return [one.memory_id for one in going]
