@@ -18,6 +18,14 @@ class Proof(TypedDict):
     signed_receipt: NotRequired[Statement]
 
 
+class PossibleProof(TypedDict):
+    """A statement on record, where something changed."""
+
+    receipt: NotRequired[Statement]
+    receipt_hash: NotRequired[str]
+    signed_receipt: NotRequired[Statement]
+
+
 class AddedMemory(Proof):
     """One memory as it was taken; null when the same call was made again after the memory was erased."""
 
@@ -132,7 +140,7 @@ class ForgetAnswer(TypedDict):
     closure_receipt: NotRequired[Statement]
     closure_receipt_hash: NotRequired[str]
     signed_closure_receipt: NotRequired[Statement]
-    obligations: list[Statement]
+    obligations: list[str]
     note: str
 
 
@@ -167,6 +175,16 @@ class ErrorAnswer(TypedDict):
 def proof(attested: Attested) -> Proof:
     """Write a statement for the wire."""
     written = Proof(receipt=attested.body, receipt_hash=attested.receipt_hash)
+    if attested.envelope is not None:
+        written["signed_receipt"] = attested.envelope
+    return written
+
+
+def possible_proof(attested: Attested | None) -> PossibleProof:
+    """Write a statement for the wire, if there is one."""
+    if attested is None:
+        return PossibleProof()
+    written = PossibleProof(receipt=attested.body, receipt_hash=attested.receipt_hash)
     if attested.envelope is not None:
         written["signed_receipt"] = attested.envelope
     return written

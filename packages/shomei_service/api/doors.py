@@ -83,7 +83,7 @@ def governed(operation: AnyOperation, exchange: Exchange) -> Door:
         operation_id=None if only_refuses else name,
         summary=(operation.act.__doc__ or "").partition("\n")[0],
         description=f"Needs a key of scope {operation.scope}.",
-        status_code=501 if only_refuses else 200,
+        status_code=501 if only_refuses else operation.success,
         response_description="Not built yet." if only_refuses else "Done.",
         responses=openapi.refusals(operation),
     ).answered_by(exchange)

@@ -87,6 +87,7 @@ STATUS: Final[Mapping[type[EngineError], int]] = {
     errors.CustodyUnavailable: 503,
     errors.StorageUnavailable: 503,
     errors.ErasurePending: 503,
+    errors.AuditUnavailable: 503,
     Busy: 503,
     Fault: 500,  # IntegrityFault, SigningFault, EgressFault, and whatever custody keeps to itself
 }

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar, cast
 
 from starlette.types import Receive, Send
@@ -12,7 +12,7 @@ from ..engine.errors import EngineError, Fault, Unauthenticated
 from ..engine.model import Caller, Json, Scope
 from ..engine.parts import Engine
 from ..engine.verbs import access
-from . import auth, bodies, errors, paths, reading
+from . import auth, bodies, errors, paths, reading, retries
 from .bodies import SINGLE, Allowance, ClientGone
 from .journal import REQUEST_ID, log_fault
 from .lanes import Lane, Lanes
@@ -53,6 +53,7 @@ class Operation(Generic[B, Q]):
     body: type[B]
     query: type[Q]
     lane: Lane
+    success: int = 200
     allowance: Allowance = SINGLE
     weigh: Callable[[B], int] = _one
     refused: Mapping[type[EngineError], Mapping[str, Json]] = field(default_factory=lambda: _NO_FIELDS)
@@ -108,7 +109,7 @@ class Exchange:
         # 422, then 404 for an id that names nothing, then whatever the verb says.
         ask = Ask(
             engine=self._engine,
-            caller=caller,
+            caller=replace(caller, retry=retries.read(operation, request, raw)),
             body=reading.read_body(operation.body, raw, operation.allowance)
             if operation.body is not Nothing
             else Nothing(),
@@ -116,7 +117,7 @@ class Exchange:
             path_id=paths.decode(next(iter(cast(Mapping[str, str], request["path_params"]).values()), "")),
         )
         self._rates.charge(caller.actor, operation.lane, operation.weigh(ask.body) - 1)
-        return reply(operation.act(ask))
+        return reply(operation.act(ask), status=operation.success)
 
     def _refuse(self, error: EngineError, request_id: str) -> Reply:
         if isinstance(error, Fault):

@@ -37,6 +37,7 @@ _RULES: Final[Mapping[str, str]] = {
     "number": "must be a number",
     "nul": "must not hold a NUL character",
     "object": "must be an object",
+    "target": "must name memory_id or user_id, as its scope says",
     "repeated": "must not repeat an item",
 }
 _ANY_RULE: Final = "does not have the documented form"

@@ -17,7 +17,18 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ..engine import limits
-from ..engine.model import Basis, LawfulBasis
+from ..engine.model import (
+    ArtifactKind,
+    Authority,
+    Basis,
+    ConsentAction,
+    Direction,
+    DisclosureGround,
+    Ground,
+    HoldScope,
+    LawfulBasis,
+    Release,
+)
 
 _CODE: Final = r"^[a-z0-9_]{1,64}$"
 _SOURCES: Final = 100
@@ -86,6 +97,7 @@ EpochSecond = Annotated[int, Field(ge=1, le=_LAST_SECOND), BeforeValidator(_whol
 Score = Annotated[float, Field(ge=0, le=1), BeforeValidator(_number)]
 Count = Annotated[int, Field(ge=1, le=limits.SEARCH_RESULTS), BeforeValidator(_whole)]
 Rows = Annotated[int, Field(ge=1, le=limits.PAGE_ROWS), BeforeValidator(_whole)]
+Neighbours = Annotated[int, Field(ge=0, le=limits.LINEAGE_NODES), BeforeValidator(_whole)]
 Cursor = Annotated[str, StringConstraints(min_length=1, max_length=_CURSOR_CHARACTERS)]
 
 
@@ -145,6 +157,112 @@ class ForgetBody(Shape):
     """Whom to forget."""
 
     user_id: Subject
+
+
+class UpdateBody(Shape):
+    """What the memory should say."""
+
+    data: Text
+
+
+class RestrictBody(Shape):
+    """Why the memory is restricted."""
+
+    reason: Ground = Ground.REQUEST
+
+
+class LiftQuery(Shape):
+    """When the person was told that the restriction will be lifted (Art. 18(3))."""
+
+    notice_sent_at: EpochSecond | None = None
+
+
+class DiscloseBody(Shape):
+    """On what ground a memory is read outside recall, and for whom."""
+
+    ground_code: DisclosureGround
+    recipient: Subject | None = None
+
+
+class LineageQuery(Shape):
+    """Which way lineage is followed, and to how many neighbours."""
+
+    direction: Direction = Direction.OUT
+    limit: Neighbours = 50
+
+
+class ArtifactBody(Shape):
+    """What was made from memories outside the store."""
+
+    derived_from: Annotated[MemoryIds, Field(min_length=1)]
+    kind: ArtifactKind
+    location_code: Code | None = None
+
+
+class HoldBody(Shape):
+    """What must be preserved, on whose authority."""
+
+    scope: HoldScope
+    memory_id: Annotated[str, StringConstraints(min_length=1, max_length=limits.ID_BYTES)] | None = None
+    user_id: Subject | None = None
+    authority_code: Authority
+    matter_ref: Annotated[str, StringConstraints(min_length=1, max_length=1024)] | None = None
+    review_at: EpochSecond | None = None
+    expires_at: EpochSecond | None = None
+
+    @model_validator(mode="after")
+    def _names_its_target(self) -> "HoldBody":
+        about_memory = self.scope is HoldScope.MEMORY
+        if (self.memory_id is not None) != about_memory or (self.user_id is not None) == about_memory:
+            raise PydanticCustomError("target", "must name memory_id or user_id, as its scope says")
+        return self
+
+
+class ReleaseQuery(Shape):
+    """Why a hold ends, and that its caller knows what that sets in motion."""
+
+    release_code: Release
+    confirm: Literal["true", "false"] = "false"
+
+
+class ConsentBody(Shape):
+    """What a subject agreed to, or no longer does."""
+
+    user_id: Subject
+    purpose: Code
+    action: ConsentAction
+    evidence_ref: Annotated[str, StringConstraints(min_length=1, max_length=256)] | None = None
+    policy_version: Code | None = None
+    channel_code: Code | None = None
+
+
+class SubjectQuery(Shape):
+    """Whom it is about."""
+
+    user_id: Subject
+
+
+class LogQuery(Shape):
+    """Which page of a log."""
+
+    origin: Annotated[str, StringConstraints(pattern=r"^shomei/[0-9a-f]{32}$")] | None = None
+    after_seq: Annotated[int, Field(ge=-1, le=2**53 - 1), BeforeValidator(_whole)] = -1
+    limit: Rows = 100
+
+
+class AuditQuery(Shape):
+    """Which page of the read audit."""
+
+    after_seq: Annotated[int, Field(ge=-1, le=2**53 - 1), BeforeValidator(_whole)] = -1
+    limit: Rows = 100
+
+
+class TombstoneQuery(Shape):
+    """Which page of tombstones, and about whom."""
+
+    subject_pseudonym: Annotated[str, StringConstraints(pattern=r"^hmac-sha256:[0-9a-f]{64}$")] | None = None
+    cursor: Annotated[str, StringConstraints(pattern=r"^ts_[0-9a-f]{32}$")] | None = None
+    limit: Rows = 100
 
 
 class PageQuery(Shape):

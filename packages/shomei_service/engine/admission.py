@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from . import limits, policy
-from .errors import Blocked, Invalid, NotFound
+from .errors import Blocked, Invalid, NotFound, Unsupported
 from .model import (
     Added,
     ConsentAction,
@@ -60,6 +60,8 @@ def prepare(engine: Engine, tenant: Tenant, new: NewMemory) -> Admission:
     Raises Invalid or TooLarge by policy, CustodyUnavailable when no leaf can be had.
     """
     policy.require_admissible(new, tenant.policies, now=engine.clock.now())
+    if new.derived_from and not engine.options.lineage:
+        raise Unsupported("lineage is switched off for this installation")
     commitments = engine.commitments(tenant)
     memory_id = MemoryId(new_id("lm_"))
     row = engine.rows.seal(

@@ -8,14 +8,30 @@ here and strike the route from unbuilt.py; run `UPDATE_SNAPSHOTS=1 pytest tests/
 from typing import Final, cast
 
 from ..exchange import AnyOperation
-from . import memories, search, signer, subjects, unbuilt
+from . import (
+    consent,
+    corrections,
+    holds,
+    lineage,
+    memories,
+    records,
+    search,
+    signer,
+    subjects,
+    unbuilt,
+)
 
 OPERATIONS: Final = cast(
     tuple[AnyOperation, ...],
     (
         *memories.OPERATIONS,
+        *corrections.OPERATIONS,
+        *lineage.OPERATIONS,
         *search.OPERATIONS,
         *subjects.OPERATIONS,
+        *holds.OPERATIONS,
+        *consent.OPERATIONS,
+        *records.OPERATIONS,
         *signer.OPERATIONS,
         *unbuilt.OPERATIONS,
     ),

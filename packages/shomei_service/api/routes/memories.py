@@ -3,7 +3,7 @@
 from typing import Final, cast
 
 from ...engine.errors import Held, NotFound, Unsupported
-from ...engine.model import Added, JsonObject, LawfulBasis, NewMemory, Recalled, Scope
+from ...engine.model import Added, JsonObject, NewMemory, Recalled, Scope
 from ...engine.verbs import add, erase, read, status
 from ..answers import AddAnswer, AddedMemory, DeleteAnswer, Memory, PageAnswer, StatusAnswer, proof
 from ..bodies import BATCH
@@ -27,21 +27,20 @@ def add_memories(ask: Ask[BatchBody, Nothing]) -> AddAnswer:
 
 def get_memory(ask: Ask[Nothing, Nothing]) -> Memory:
     """Read one recallable memory."""
-    return _memory(read.get(ask.engine, ask.caller, ask.path_id))
+    return written(read.get(ask.engine, ask.caller, ask.path_id))
 
 
 def list_memories(ask: Ask[Nothing, PageQuery]) -> PageAnswer:
     """Read recallable memories page by page."""
     query = ask.query
     page = read.page(ask.engine, ask.caller, user_id=query.user_id, cursor=query.cursor, limit=query.limit)
-    return {"results": [_memory(one) for one in page.memories], "next_cursor": page.next_cursor}
+    return {"results": [written(one) for one in page.memories], "next_cursor": page.next_cursor}
 
 
 def delete_memory(ask: Ask[Nothing, DeleteQuery]) -> DeleteAnswer:
     """Erase one memory and prove it."""
-    if ask.query.derived is not None:
-        raise Unsupported("erasing what was derived from a memory is not built yet")
-    erased = erase.erase(ask.engine, ask.caller, ask.path_id, ask.query.basis)
+    cascade = ask.query.derived is not None
+    erased = erase.erase(ask.engine, ask.caller, ask.path_id, ask.query.basis, cascade=cascade)
     return {
         "message": _DELETED,
         "deleted": True,
@@ -66,17 +65,15 @@ def check_memory(ask: Ask[Nothing, Nothing]) -> StatusAnswer:
 
 
 def _new(body: NewMemoryBody) -> NewMemory:
-    """Return what to remember. Raises Unsupported for what the service could only pretend to honour."""
-    if body.derived_from or body.purposes or body.expires_at is not None:
-        raise Unsupported("derived_from, purposes and expires_at are not built yet")
-    if body.lawful_basis is LawfulBasis.CONSENT:
-        raise Unsupported("consent as the lawful basis is not built yet")
     return NewMemory(
         text=body.messages,
         user_id=body.user_id,
         semantic_type=body.semantic_type,
         metadata=cast(JsonObject, body.metadata),
         lawful_basis=body.lawful_basis,
+        purposes=tuple(body.purposes),
+        derived_from=tuple(body.derived_from),
+        expires_at=body.expires_at,
     )
 
 
@@ -87,7 +84,8 @@ def _added(added: Added) -> AddedMemory:
     return written
 
 
-def _memory(recalled: Recalled) -> Memory:
+def written(recalled: Recalled) -> Memory:
+    """Write a memory for the wire."""
     content = recalled.content
     return {
         "id": recalled.memory_id,
@@ -153,7 +151,7 @@ OPERATIONS: Final = (
         body=Nothing,
         query=DeleteQuery,
         lane=Lane.GOVERN,
-        refused={Unsupported: {}, NotFound: {"deleted": False}, Held: {"deleted": False, "held": True}},
+        refused={NotFound: {"deleted": False}, Held: {"deleted": False, "held": True}},
     ),
     Operation(
         method="GET",

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from ...engine.errors import Unsupported
 from ...engine.model import Findings, Found, Scope
 from ...engine.verbs import search
 from ..answers import Result, SearchAnswer
@@ -14,8 +13,6 @@ from ..schemas import SearchBody, SearchQuery
 def search_memories(ask: Ask[SearchBody, SearchQuery]) -> SearchAnswer:
     """Find the memories that answer a query."""
     body = ask.body
-    if body.purpose is not None:
-        raise Unsupported("recall for a purpose is not built yet")
     findings = search.search(
         ask.engine,
         ask.caller,
@@ -24,6 +21,7 @@ def search_memories(ask: Ask[SearchBody, SearchQuery]) -> SearchAnswer:
         limit=body.limit,
         min_score=body.min_score,
         semantic_type=body.semantic_type,
+        purpose=body.purpose,
     )
     explain = ask.query.explain == "true"
     answer = SearchAnswer(results=[_result(one, findings, explain=explain) for one in findings.results])
@@ -63,6 +61,5 @@ OPERATIONS: Final = (
         body=SearchBody,
         query=SearchQuery,
         lane=Lane.RECALL,
-        refused={Unsupported: {}},
     ),
 )

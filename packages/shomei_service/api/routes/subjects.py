@@ -23,10 +23,10 @@ def forget_subject(ask: Ask[ForgetBody, Nothing]) -> ForgetAnswer:
         matched_count=forgotten.matched_count,
         erased_count=len(forgotten.erased),
         deferred_count=len(forgotten.deferred_ids),
-        restricted_now_count=0,  # legal holds, which restrict what they defer, are not built yet
+        restricted_now_count=len(forgotten.restricted_now),
         already_erased_count=forgotten.already_erased_count,
-        derived_erased_count=0,
-        external_artifact_count=0,
+        derived_erased_count=forgotten.derived_erased_count,
+        external_artifact_count=forgotten.external_artifact_count,
         erased_ids=[erased.memory_id for erased in forgotten.erased],
         deferred_ids=list(forgotten.deferred_ids),
         signed_receipts=[
@@ -34,7 +34,7 @@ def forget_subject(ask: Ask[ForgetBody, Nothing]) -> ForgetAnswer:
             for erased in forgotten.erased
             if erased.receipt.envelope is not None
         ],
-        obligations=[],
+        obligations=forgotten.obligation_ids,
         note=_NOTE,
     )
     if forgotten.closure is not None:

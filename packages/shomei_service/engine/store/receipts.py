@@ -53,6 +53,12 @@ def page(unit: Unit, origin: str, after_seq: int, limit: int) -> list[ReceiptRow
     return [record(ReceiptRow, row) for row in unit.connection.execute(query).mappings()]
 
 
+def origins(unit: Unit) -> list[str]:
+    """Return every origin the tenant's log has had."""
+    query = select(receipts.c.origin).where(receipts.c.tenant_id == unit.tenant).distinct()
+    return sorted(unit.connection.execute(query).scalars())
+
+
 def hash_of_memory(unit: Unit, memory_id: str) -> str | None:
     """Return the hash of the newest receipt about a memory."""
     query = (

@@ -51,6 +51,17 @@ def about(unit: Unit, subject: Pseudonym) -> list[Tombstone]:
     return [_tombstone(row) for row in unit.connection.execute(query).mappings()]
 
 
+def page(unit: Unit, subject: Pseudonym | None, after: str, limit: int) -> list[Tombstone]:
+    """Return tombstones after an id, in the order of their ids; of one subject only if it is named."""
+    query = select(*_COLUMNS).where(tombstones.c.tenant_id == unit.tenant, tombstones.c.tombstone_id > after)
+    if subject is not None:
+        mine = memory_subjects.c.tenant_id == unit.tenant
+        about_subject = select(memory_subjects.c.memory_id).where(mine, memory_subjects.c.subject == subject)
+        query = query.where(tombstones.c.memory_id.in_(about_subject))
+    ordered = query.order_by(tombstones.c.tombstone_id).limit(limit)
+    return [_tombstone(row) for row in unit.connection.execute(ordered).mappings()]
+
+
 def count_about(unit: Unit, subject: Pseudonym) -> int:
     """Return how many memories about the subject have been erased so far."""
     return len(about(unit, subject))
