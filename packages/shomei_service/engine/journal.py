@@ -7,12 +7,14 @@ one that the database saw already changes nothing.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from . import agreement, hold_end, suppression
+from . import agreement, deferral, disposal, hold_end, policy, suppression
 from .custody import JournalEntry
 from .errors import NotFound
+from .failpoints import failpoint
 from .model import (
     SYSTEM_ACTOR,
     Authority,
+    Basis,
     Cause,
     ConsentAction,
     Ground,
@@ -28,7 +30,7 @@ from .model import (
     TenantId,
     new_id,
 )
-from .parts import Engine
+from .parts import WITHDRAWN, Engine
 from .receipts import bodies
 from .store import access, consents, holds, lineage, memories, obligations, tenants
 from .store.consents import Consent
@@ -43,11 +45,29 @@ def replay(engine: Engine) -> None:
     with engine.store.snapshot() as connection:
         seen = tenants.journal_seen(connection)
         known = {tenant.tenant_id for tenant in tenants.everyone(connection)}
-    for line in engine.custody.journal_after(seen):
-        with engine.unit(TenantId(line.tenant)) as unit:
-            if unit.tenant in known:  # a tenant made after the backup is not there to be governed
-                _KINDS[line.kind](engine, unit, line)
-            tenants.advance_journal(unit.connection, line.seq)
+    lines = engine.custody.journal_after(seen)
+    withdrawn = {line.codes["line"] for line in lines if line.kind == WITHDRAWN}
+    engine.is_replaying = True
+    try:
+        for line in lines:
+            failpoint("boot.journal")
+            with engine.unit(TenantId(line.tenant)) as unit:
+                # A tenant made after the backup is not there to be governed.
+                if unit.tenant in known and line.seq not in withdrawn and line.kind != WITHDRAWN:
+                    _KINDS[line.kind](engine, unit, line)
+                tenants.advance_journal(unit.connection, line.seq)
+    finally:
+        engine.is_replaying = False
+
+
+def owe_what_is_deferred(engine: Engine) -> None:
+    """Owe the erasure of every row that a forget deferred, where a crash came between the two."""
+    with engine.store.snapshot() as connection:
+        waiting = obligations.deferred_unowed(connection)
+    for tenant_id, memory_id in waiting:
+        with engine.unit(tenant_id) as unit:
+            rows = memories.lock_all(unit, [memory_id])
+            deferral.defer(engine, unit, rows, Cause.SUBJECT_FORGET, actor=SYSTEM_ACTOR)
 
 
 def _key_revoked(_: Engine, unit: Unit, line: JournalEntry) -> None:
@@ -149,26 +169,42 @@ def _ended(state: ObligationState) -> Replay:
     return replayed
 
 
-def _forget(_: Engine, unit: Unit, line: JournalEntry) -> None:
-    """Put the request back: what it erased was erased again, what it deferred is owed again."""
-    request_id, *held = line.ids
+def _forget(engine: Engine, unit: Unit, line: JournalEntry) -> None:
+    """Put the request back: what it erased was erased again, what it deferred is owed again.
+
+    Where it never came to erase anything, because a crash or a restore came first, it does so now.
+    """
+    request_id, *deferred = line.ids
     subject = Pseudonym(str(line.pseudonym))
     if obligations.subject_of(unit, request_id) is not None:
         return
+    about = lineage.about(unit, subject)
+    below = [MemoryId(one) for one in lineage.closure(unit, about) if one.startswith("lm_")]
+    present = [row for row in memories.lock_all(unit, [*about, *below]) if policy.is_present(row)]
+    held = holds.held_among(unit, [row.memory_id for row in present])
+    going = [row for row in present if row.memory_id not in held]
+    waiting = [row for row in present if row.memory_id in held and row.memory_id in deferred]
+    left, derived = len(present), sum(row.subject != subject for row in present)
+    gone = max(0, int(line.codes["matched"]) - left)
+    derived_gone = max(0, int(line.codes["derived"]) - derived)
     request = Request(
         request_id=request_id,
         subject=subject,
         requested_at=line.at,
-        matched_count=int(line.codes["matched"]),
-        erased_count=int(line.codes["going"]),
-        derived_matched_count=int(line.codes["derived"]),
-        derived_erased_count=int(line.codes["derived_going"]),
+        matched_count=gone + len(going) + len(waiting),
+        erased_count=gone,
+        derived_matched_count=derived_gone + sum(row.subject != subject for row in (*going, *waiting)),
+        derived_erased_count=derived_gone,
         closure_hash=None,
-        owed_by=None,
+        owed_by=request_id if going else None,
     )
     obligations.put_request(unit, request)
-    rows = memories.lock_all(unit, [MemoryId(one) for one in held])
-    obligations.defer(unit, request_id, [(row.memory_id, row.subject != subject) for row in rows])
+    obligations.defer(unit, request_id, [(row.memory_id, row.subject != subject) for row in waiting])
+    if going:
+        intent = disposal.new_intent(
+            engine, request_id, cause=Cause.SUBJECT_FORGET, basis=Basis.SUBJECT_REQUEST, actor=SYSTEM_ACTOR
+        )
+        disposal.intend(engine, unit, intent, going)
 
 
 def _artifact_acknowledged(_: Engine, unit: Unit, line: JournalEntry) -> None:

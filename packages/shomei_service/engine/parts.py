@@ -28,6 +28,7 @@ from .store.receipts import ReceiptRow
 from .store.unit import Store, Unit
 
 _MARK_EVERY_S = 5  # RECEIPTS.md §2: how far custody's log marks may lag behind
+WITHDRAWN = "withdrawn"  # a journal line that takes another one back
 _COMMIT_KEY_ROW = 0  # the tenant's first leaf; CUSTODY.md §3 reserves 256
 
 
@@ -76,12 +77,21 @@ class Engine:
         self.swept_at = 0
         self._moved: set[TenantId] = set()  # whose log custody has not heard of since its last commit
         self._marked_at: dict[TenantId, int] = {}
+        self.is_replaying = False  # then the journal is not told again: new lines would hide those to come
 
     @contextmanager
     def unit(self, tenant: TenantId) -> Generator[Unit]:
         """Open a writing transaction in one tenant; it commits when the block ends."""
-        with self.store.unit(tenant) as unit:
-            yield unit
+        opened: Unit | None = None
+        try:
+            with self.store.unit(tenant) as opened:
+                yield opened
+        except BaseException:
+            # It was answered that nothing was done, so no later opening may do it.
+            for line in opened.journaled if opened else ():
+                now, codes = self.clock.now(), {"line": line}
+                self.custody.journal_append(tenant=tenant, kind=WITHDRAWN, codes=codes, at=now)
+            raise
         self._moved.add(tenant)
 
     def reading(self, tenant: TenantId) -> AbstractContextManager[Unit]:
@@ -106,9 +116,12 @@ class Engine:
 
         The line is durable first: a crash in between makes the act happen on the next open.
         """
+        if self.is_replaying:
+            return
         number = self.custody.journal_append(
             tenant=unit.tenant, kind=kind, ids=ids, pseudonym=pseudonym, codes=codes, at=self.clock.now()
         )
+        unit.journaled.append(number)
         tenants.advance_journal(unit.connection, number)
 
     def attest(self, unit: Unit, drafts: Sequence[Draft], *, actor: str) -> list[Attested]:

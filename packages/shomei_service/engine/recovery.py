@@ -49,8 +49,8 @@ def recover(engine: Engine) -> None:
     failpoint("boot.reerase")
     for tenant_id, rows, entry in returned:
         _reerase(engine, tenant_id, rows, entry)
-    failpoint("boot.journal")
     journal.replay(engine)
+    journal.owe_what_is_deferred(engine)
     upkeep.finish_erasures(engine)
     with engine.store.transaction() as connection:
         tenants.advance_epoch(connection, engine.custody.epoch)

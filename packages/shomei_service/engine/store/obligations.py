@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, RowMapping, delete, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, delete, exists, func, insert, select, update
 
 from ..model import Cause, MemoryId, Obligation, ObligationKind, ObligationState, Pseudonym, TenantId
 from .records import record
@@ -173,6 +173,19 @@ def defer(unit: Unit, request_id: str, ids: Sequence[tuple[MemoryId, bool]]) -> 
                 for memory_id, derived in ids
             ],
         )
+
+
+def deferred_unowed(connection: Connection) -> list[tuple[TenantId, MemoryId]]:
+    """Return memories of any tenant that a request waits for although nothing open owes their erasure."""
+    is_owed = (
+        exists()
+        .where(obligations.c.tenant_id == deferrals.c.tenant_id)
+        .where(obligations.c.memory_id == deferrals.c.memory_id)
+        .where(obligations.c.state == ObligationState.OPEN)
+        .where(obligations.c.kind == ObligationKind.ERASE_ON_HOLD_RELEASE)
+    )
+    query = select(deferrals.c.tenant_id, deferrals.c.memory_id).where(~is_owed).distinct()
+    return [(TenantId(row[0]), MemoryId(row[1])) for row in connection.execute(query)]
 
 
 def undefer(unit: Unit, memory_id: MemoryId) -> None:

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
@@ -34,10 +34,11 @@ _ASSERTED = {"journal_mode": "wal", "synchronous": "2", "secure_delete": "1", "f
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """An open transaction and the only tenant it may touch."""
+    """An open transaction, the only tenant it may touch, and what custody's journal was told in it."""
 
     connection: Connection
     tenant: TenantId
+    journaled: list[int] = field(default_factory=list[int])
 
 
 class Store:
