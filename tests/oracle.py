@@ -31,6 +31,7 @@ _UPDATE = "shomei.memory_update.v1"
 _DESTROYING = {"shomei.vector_delete.v1", "shomei.reerase.v1", _UPDATE}
 _CLOSURE = "shomei.subject_closure.v1"
 _RESTART = "shomei.log_restart.v1"
+_FORGETTING = {"subject_forget", "deferred_hold_release"}
 _OWED = "erase_on_hold_release"
 
 
@@ -48,6 +49,7 @@ class Records:
     deferrals: list[Row]
     owed: list[Row]
     holds: list[Row]
+    journal: list[Row]
     punctured: dict[int, Row]
     key_names: set[str]
     known_keys: set[str]
@@ -69,6 +71,7 @@ def read(settings: Settings) -> Records:
         deferrals=_rows(database, "SELECT * FROM deferrals"),
         owed=_rows(database, f"SELECT * FROM obligations WHERE state = 'open' AND kind = '{_OWED}'"),
         holds=_rows(database, "SELECT * FROM holds WHERE released_at IS NULL"),
+        journal=_rows(custody, "SELECT * FROM custody_journal ORDER BY seq"),
         punctured={int.from_bytes(one["path"]): one for one in punctures if len(one["path"]) == 7},
         key_names={entry.stem for entry in (settings.keys / "custody").iterdir()},
         known_keys={
@@ -242,8 +245,12 @@ def every_request_is_closed_as_far_as_it_came(records: Records) -> None:
         first += counts[0] if counts else 0
         waiting = [one for one in records.deferrals if one["request_id"] == request["request_id"]]
         assert request["matched_count"] == request["erased_count"] + len(waiting)
+        about = [
+            one for one in records.tombstones if request["subject"] in records.subjects[one["memory_id"]]
+        ]
+        assert request["erased_count"] <= len(about)
     assert closures == {}
-    assert first <= sum(stone["cause"] == "subject_forget" for stone in records.tombstones)
+    assert first <= sum(stone["cause"] in _FORGETTING for stone in records.tombstones)
 
 
 def what_is_owed_is_held(records: Records) -> None:

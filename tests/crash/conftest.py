@@ -28,6 +28,14 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Stored:
 
 
 @pytest.fixture(scope="session")
+def governed(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    """Three rows of alice, one of bob."""
+    texts = ["a kettle of alice", "a chair of alice", "a picture of alice"]
+    news = [*(NewMemory(text, "alice") for text in texts), NewMemory("a lamp of bob", "bob")]
+    return stored(tmp_path_factory.mktemp("governed"), news)
+
+
+@pytest.fixture(scope="session")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     """One subject with more rows than two chunks take, and one row of somebody else."""
     news = [NewMemory(f"fact {number} of bulk", "bulk") for number in range(BULK)]

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from shomei_service.engine.verbs.add import add_batch
 from tests import oracle
 from tests.crash.scenario import Order, Step
 from tests.fakes import Home, House, new_home
+
+Texts = dict[str, str]
 
 KILLED = -signal.SIGKILL
 ROOT = Path(__file__).parents[2]
@@ -97,6 +99,12 @@ class Stored:
         return copied(self.home, folder)
 
 
+def named(stored: Stored, text: str) -> str:
+    """Return the id of the row with this text."""
+    (memory_id,) = [one for one, row in stored.rows.items() if row[0] == text]
+    return memory_id
+
+
 def copied(home: Home, folder: Path) -> Home:
     """Copy the whole installation into another folder."""
     shutil.copytree(home.settings.home, folder / "home")
@@ -122,33 +130,65 @@ def stored(folder: Path, news: list[NewMemory]) -> Stored:
     return Stored(home, rows)
 
 
-def after(house: House, home: Home, stored: Stored, run: Run, *, carried_out: bool) -> dict[str, str]:
+@dataclass(slots=True)
+class Expected:
+    """What must be found: a small model of the verbs, which knows only what was said."""
+
+    rows: dict[str, tuple[str, str | None]]
+    held: set[str] = field(default_factory=set)
+    owed: set[str] = field(default_factory=set)
+
+    def step(self, step: Step, answer: dict[str, Any] | None, found: oracle.Records, texts: Texts) -> None:
+        """Do one step that was acknowledged, or that had to be finished without being acknowledged."""
+        verb, *words = step
+        stones = {stone["memory_id"]: stone["receipt_hash"] for stone in found.tombstones}
+        receipts = {row["receipt_hash"] for row in found.receipts}
+        match verb:
+            case "add":
+                self.rows[self._made(words[0], answer, texts)] = (words[0], words[1])
+            case "update":
+                _, user = self.rows.pop(words[0])
+                self.rows[self._made(words[1], answer, texts)] = (words[1], user)
+                assert words[0] in stones
+            case "erase":
+                del self.rows[words[0]]
+                assert stones[words[0]] == (answer["receipt"] if answer else stones[words[0]])
+            case "hold":
+                self.held.add(words[0])
+            case "release":
+                self.held.remove(words[0])
+                if words[0] in self.owed:
+                    del self.rows[words[0]]
+                    assert words[0] in stones
+            case "forget":
+                theirs = {one for one, (_, user) in self.rows.items() if user == words[0]}
+                self.owed |= theirs & self.held
+                for gone in theirs - self.held:
+                    del self.rows[gone]
+                    assert gone in stones
+                assert answer is None or set(answer["ids"]) == theirs - self.held
+                assert answer is None or answer["closure"] in receipts
+            case _:
+                assert verb == "search"
+
+    def _made(self, text: str, answer: dict[str, Any] | None, texts: Texts) -> str:
+        if answer is not None:
+            return answer["id"]
+        (memory_id,) = [one for one in texts if one not in self.rows and texts[one] == text]
+        return memory_id
+
+
+def after(house: House, home: Home, stored: Stored, run: Run, *, carried_out: bool) -> None:
     """Assert every invariant, and that what is left is what was acknowledged, and nothing by halves.
 
     `carried_out` says whether the one step that was not acknowledged must be found done, or not begun.
     """
     texts = oracle.settled(house, home.settings)
     records = oracle.read(home.settings)
-    stones = {stone["memory_id"]: stone["receipt_hash"] for stone in records.tombstones}
-    closures = {row["receipt_hash"] for row in records.receipts if "closure" in row["schema"]}
-    expected = dict(stored.rows)
-    for (verb, *words), answer in run.answers():
-        if answer is None and not carried_out:
-            continue
-        match verb:
-            case "add":
-                text, user = words
-                unknown = [one for one in texts if one not in expected and texts[one] == text]
-                (memory_id,) = [answer["id"]] if answer else unknown
-                expected[memory_id] = (text, user)
-            case "erase":
-                del expected[words[0]]
-                assert words[0] in stones
-                assert answer is None or stones[words[0]] == answer["receipt"]
-            case _:
-                gone = {one for one, (_, user) in expected.items() if user == words[0]}
-                expected = {one: row for one, row in expected.items() if one not in gone}
-                assert gone <= stones.keys()
-                assert answer is None or (set(answer["ids"]) == gone and answer["closure"] in closures)
-    assert texts == {one: text for one, (text, _) in expected.items()}
-    return texts
+    expected = Expected(dict(stored.rows))
+    for step, answer in run.answers():
+        if answer is not None or carried_out:
+            expected.step(step, answer, records, texts)
+    assert texts == {one: text for one, (text, _) in expected.rows.items()}
+    assert {hold["memory_id"] for hold in records.holds} == expected.held
+    assert {one["memory_id"] for one in records.owed} == expected.owed & expected.held

@@ -10,19 +10,22 @@ import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from shomei_service import bootstrap
 from shomei_service.engine import failpoints
-from shomei_service.engine.model import Basis, NewMemory
-from shomei_service.engine.verbs import access
+from shomei_service.engine.model import Authority, Basis, Caller, NewMemory, Release
+from shomei_service.engine.parts import Engine
+from shomei_service.engine.verbs import access, hold
 from shomei_service.engine.verbs.add import add
 from shomei_service.engine.verbs.erase import erase
 from shomei_service.engine.verbs.forget import forget
 from shomei_service.engine.verbs.search import search
+from shomei_service.engine.verbs.update import update
 from shomei_service.settings import Settings
 
 Step = list[str]
+Said = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +56,57 @@ def run(order: Order) -> None:
         caller = access.authenticate(engine, order.token)
         for verb, *words in order.steps:
             say(asked=verb, words=words)
-            match verb:
-                case "add":
-                    say(did=verb, id=add(engine, caller, _new(*words)).memory_id)
-                case "search":
-                    findings = search(engine, caller, words[0], user_id=words[1])
-                    say(did=verb, ids=[one.memory.memory_id for one in findings.results])
-                case "erase":
-                    proof = erase(engine, caller, words[0], Basis.SUBJECT_REQUEST)
-                    say(did=verb, receipt=proof.receipt.receipt_hash)
-                case "forget":
-                    forgotten = forget(engine, caller, words[0])
-                    closure = forgotten.closure.receipt_hash if forgotten.closure else None
-                    say(did=verb, closure=closure, ids=[one.memory_id for one in forgotten.erased])
-                case _:
-                    raise ValueError("no such step")
+            say(did=verb, **_VERBS[verb](engine, caller, *words))
         say(hits=failpoints.hits())
 
 
 def _new(text: str, user: str, semantic_type: str = "GENERIC", metadata: str = "{}") -> NewMemory:
     return NewMemory(text, user, semantic_type, json.loads(metadata))
+
+
+def _add(engine: Engine, caller: Caller, *words: str) -> Said:
+    return {"id": add(engine, caller, _new(*words)).memory_id}
+
+
+def _search(engine: Engine, caller: Caller, query: str, user: str) -> Said:
+    return {"ids": [one.memory.memory_id for one in search(engine, caller, query, user_id=user).results]}
+
+
+def _erase(engine: Engine, caller: Caller, memory_id: str) -> Said:
+    return {"receipt": erase(engine, caller, memory_id, Basis.SUBJECT_REQUEST).receipt.receipt_hash}
+
+
+def _update(engine: Engine, caller: Caller, memory_id: str, text: str) -> Said:
+    updated = update(engine, caller, memory_id, text)
+    return {"id": updated.memory_id, "receipt": updated.receipt.receipt_hash}
+
+
+def _forget(engine: Engine, caller: Caller, user: str) -> Said:
+    forgotten = forget(engine, caller, user)
+    closure = forgotten.closure.receipt_hash if forgotten.closure else None
+    return {"closure": closure, "ids": [one.memory_id for one in forgotten.erased]}
+
+
+def _hold(engine: Engine, caller: Caller, memory_id: str) -> Said:
+    new = hold.NewHold(Authority.LITIGATION, memory_id=memory_id)
+    return {"receipt": hold.place(engine, caller, new).receipt.receipt_hash}
+
+
+def _release(engine: Engine, caller: Caller, memory_id: str) -> Said:
+    (found,) = [one for one in hold.listing(engine, caller) if one.memory_id == memory_id]
+    released = hold.release(engine, caller, found.hold_id, Release.MATTER_CLOSED, confirm=True)
+    return {"receipt": released.receipt.receipt_hash}
+
+
+_VERBS: Final = {
+    "add": _add,
+    "search": _search,
+    "erase": _erase,
+    "update": _update,
+    "forget": _forget,
+    "hold": _hold,
+    "release": _release,
+}
 
 
 def serve() -> None:

@@ -1,0 +1,85 @@
+"""Die at every failpoint of a forget beside a hold, an update and a release; nothing is half done. T-01."""
+
+from pathlib import Path
+
+import pytest
+
+from shomei_service.engine.failpoints import CUSTODY_POINTS
+from shomei_service.engine.verbs.forget import forget
+from tests import oracle
+from tests.crash.runs import KILLED, Run, Server, Stored, after, copied, named
+from tests.crash.scenario import Step
+from tests.fakes import Home
+
+LATE = ["e1.after", *sorted(CUSTODY_POINTS), "e6.before", "e6.after_sign", "e6.after_commit", "answer.before"]
+FORGET, UPDATE, RELEASE = 1, 2, 3  # the order in which the steps pass a point
+# An update that died before E1 left nothing. A forget and a release are in custody's journal by then,
+# so that they happen when the home is next opened.
+BEGUN = [("e1.before", FORGET), ("e1.before", RELEASE), ("hold.release_commit", 1)]
+CASES = [
+    ("e1.before", UPDATE),
+    *BEGUN,
+    *((point, nth) for point in LATE for nth in (FORGET, UPDATE, RELEASE)),
+]
+
+
+def steps(stored: Stored) -> list[Step]:
+    """Hold one of alice's rows, forget her, update bob's lamp, release the hold, which erases the row."""
+    held = named(stored, "a picture of alice")
+    lamp = named(stored, "a lamp of bob")
+    return [
+        ["hold", held],
+        ["forget", "alice"],
+        ["update", lamp, "a brighter lamp of bob"],
+        ["release", held],
+        ["add", "a last stone", "alice"],
+    ]
+
+
+def dies(server: Server, home: Home, stored: Stored, point: str, nth: int) -> Run:
+    run = server.run(home, steps(stored), f"{point}:kill:{nth}")
+    assert run.code == KILLED, run.errors
+    return run
+
+
+@pytest.mark.parametrize(("point", "nth"), CASES)
+def test_one_death(server: Server, governed: Stored, folder: Path, point: str, nth: int) -> None:
+    home = governed.copied(folder)
+    run = dies(server, home, governed, point, nth)
+    with home.opened() as house:
+        after(house, home, governed, run, carried_out=(point, nth) != ("e1.before", UPDATE))
+        again = forget(house.engine, house.admin, "alice").closure
+        assert again is not None
+        assert again.body["erased_count"] == 0
+        oracle.settled(house, home.settings)
+
+
+@pytest.mark.parametrize(("point", "nth"), [*BEGUN, ("e3.after", UPDATE), ("e6.after_sign", RELEASE)])
+def test_a_second_death_at_each_step_of_recovery(
+    server: Server, governed: Stored, folder: Path, point: str, nth: int
+) -> None:
+    (folder / "first").mkdir()
+    home = governed.copied(folder / "first")
+    run = dies(server, home, governed, point, nth)
+    (folder / "look").mkdir()
+    looked = server.run(copied(home, folder / "look"), [])
+    assert looked.code == 0, looked.errors
+    for second, passings in sorted(looked.hits.items()):
+        for time in range(1, passings + 1):
+            (folder / f"{second}.{time}").mkdir()
+            again = copied(home, folder / f"{second}.{time}")
+            assert server.run(again, [], f"{second}:kill:{time}").code == KILLED
+            with again.opened() as house:
+                after(house, again, governed, run, carried_out=True)
+
+
+def test_a_run_that_is_not_killed_does_everything(server: Server, governed: Stored, folder: Path) -> None:
+    """The control: the same steps, counted; each late point is passed by all three."""
+    home = governed.copied(folder)
+    run = server.run(home, steps(governed))
+    assert run.code == 0, run.errors
+    assert {point: run.hits[point] for point in LATE} == dict.fromkeys(LATE, 3)
+    with home.opened() as house:
+        after(house, home, governed, run, carried_out=True)
+        texts = oracle.settled(house, home.settings)
+    assert sorted(texts.values()) == ["a brighter lamp of bob", "a last stone"]
