@@ -13,6 +13,7 @@ from shomei_service.api.connection import Connection
 from shomei_service.api.exchange import AnyOperation
 from shomei_service.api.routes import OPERATIONS
 from tests.api.house import PATIENT, House, Live, read_answer, serve
+from tests.api.test_leaks import everything_logged
 
 KIB = 1024
 
@@ -162,3 +163,18 @@ def test_who_reads_answer_after_answer_is_served(house: House, large: Live) -> N
             connection.sendall(asking(house))
             assert len(read_answer(connection).body) > LARGE
             time.sleep(0.5)
+
+
+def test_hanging_up_is_no_fault(house: House) -> None:
+    """Not even while the second of three requests is served, and the third is what arrived last."""
+    app = create_app(house.engine, [answering(32, wait=0.2)])
+    with serve(house, app=app) as live, everything_logged() as log:
+        with live.connect() as connection:
+            connection.sendall(asking(house) * 3)
+            assert read_answer(connection).status == 200
+            time.sleep(0.05)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        time.sleep(0.6)
+        assert live.ask("GET", "/healthz").status == 200
+    assert len({line for line in log.getvalue().splitlines() if "route=/v1/signer" in line}) == 2
+    assert "fault=" not in log.getvalue()

@@ -6,7 +6,8 @@ import sys
 import termios
 from typing import Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from ..engine.model import new_id
 from .errors import problem
@@ -50,6 +51,7 @@ class Connection(HttpToolsProtocol):
     _refusal = 400
     _timer: asyncio.TimerHandle | None = None
     _watch: asyncio.TimerHandle | None = None
+    _served: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Take the connection, or refuse it when there are too many."""
@@ -65,6 +67,7 @@ class Connection(HttpToolsProtocol):
         self._head_arrived()
         if self._watch is not None:
             self._watch.cancel()
+        self._give_up()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -151,6 +154,7 @@ class Connection(HttpToolsProtocol):
         self._watch = None
         left = self._untaken()
         if left and answers == self._answers and before - left < min(before, _READ_OCTETS):
+            self._give_up()
             self.transport.abort()
         else:
             self._expect_reading()
@@ -158,10 +162,23 @@ class Connection(HttpToolsProtocol):
     def _untaken(self) -> int:
         """Return how much of what was written the client has not taken; 0 once the system holds the rest."""
         left = self.transport.get_write_buffer_size()
-        if left:  # the system takes more in large steps, so its part is counted too
+        if not left:
+            return 0
+        try:  # the system takes more in large steps, so its part is counted too
             queue = fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
-            left += int.from_bytes(queue, sys.byteorder)
-        return left
+        except (OSError, ValueError):
+            return 0  # the connection has just gone
+        return left + int.from_bytes(queue, sys.byteorder)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._served = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _give_up(self) -> None:
+        """Tell the request being served that nobody listens; uvicorn tells only the last one that arrived."""
+        if self._served is not None:
+            self._served.disconnected = True
+            self._served.message_event.set()
 
     def _refuse(self, status: int) -> None:
         """Answer and close; but a whole request that is being answered gets its own answer, and only that."""
