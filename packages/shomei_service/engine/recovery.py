@@ -5,11 +5,12 @@ custody store that does not fit refuses to open and is left byte for byte as it 
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from . import disposal, journal, upkeep
 from .custody import EpochEntry, Seen, address
 from .custody.keytree import ROW_BITS
-from .errors import StartRefused
+from .errors import ErasurePending, StartRefused
 from .failpoints import failpoint
 from .model import SYSTEM_ACTOR, Cause, Life, MemoryRow, Tenant, TenantId, new_id
 from .parts import Engine
@@ -51,7 +52,9 @@ def recover(engine: Engine) -> None:
         _reerase(engine, tenant_id, rows, entry)
     journal.replay(engine)
     journal.owe_what_is_deferred(engine)
-    upkeep.finish_erasures(engine)
+    # What can not end now stays out of recall and is tried again; it is no reason to keep the rest closed.
+    with suppress(ErasurePending):
+        upkeep.finish_erasures(engine)
     with engine.store.transaction() as connection:
         tenants.advance_epoch(connection, engine.custody.epoch)
     upkeep.purge(engine)

@@ -7,7 +7,7 @@ from operator import itemgetter
 
 from . import deferral, disposal, hold_end, policy
 from .custody import Punctured
-from .errors import IntegrityFault, NotFound
+from .errors import ErasurePending, IntegrityFault, NotFound
 from .model import (
     SYSTEM_ACTOR,
     Cause,
@@ -37,7 +37,15 @@ def upkeep(engine: Engine) -> bool:
 
     Raises Fault when custody or storage does not answer: the work stays where it is and is tried again.
     """
-    finish_erasures(engine)
+    engine.custody.refresh()  # what other processes erased must not stay derivable from memory here
+    try:
+        finish_erasures(engine)
+    finally:  # one erasure that can not end must not stop everything else
+        more = _go_on(engine)
+    return more
+
+
+def _go_on(engine: Engine) -> bool:
     end_expired_holds(engine)
     erase_expired(engine)
     erase_after_withdrawal(engine)
@@ -48,13 +56,23 @@ def upkeep(engine: Engine) -> bool:
     return embed_pending(engine, _EMBED_ROWS) > 0
 
 
-def finish_erasures(engine: Engine) -> int:
-    """Carry out every erasure that is durable and not finished; return how many there were."""
+def finish_erasures(engine: Engine) -> None:
+    """Carry out every erasure that is durable and not finished.
+
+    Raises ErasurePending if one could not be; one whose keys are damaged keeps no other from its end.
+    """
     with engine.store.snapshot() as connection:
         waiting = intents.unfinished(connection)
+    damaged: ErasurePending | None = None
     for tenant_id, intent_id in waiting:
-        disposal.carry_out(engine, tenant_id, intent_id)
-    return len(waiting)
+        try:
+            disposal.carry_out(engine, tenant_id, intent_id)
+        except ErasurePending as pending:
+            if not isinstance(pending.__cause__, IntegrityFault):
+                raise
+            damaged = pending
+    if damaged is not None:
+        raise damaged
 
 
 def end_expired_holds(engine: Engine) -> None:
@@ -148,17 +166,18 @@ def embedding_backlog(engine: Engine) -> int:
 
 
 def embed_pending(engine: Engine, limit: int) -> int:
-    """Give up to `limit` rows their vectors; return how many were looked at."""
+    """Give up to `limit` rows their vectors; return how many got them."""
     if engine.embedder is None:
         return 0
     with engine.store.snapshot() as connection:
         waiting = memories.not_embedded(connection, limit)
-    for tenant_id, group in groupby(sorted(waiting, key=itemgetter(0)), key=itemgetter(0)):
+    return sum(
         _embed(engine, engine.embedder, tenant_id, [row for _, row in group])
-    return len(waiting)
+        for tenant_id, group in groupby(sorted(waiting, key=itemgetter(0)), key=itemgetter(0))
+    )
 
 
-def _embed(engine: Engine, embedder: Embedder, tenant_id: TenantId, rows: Sequence[MemoryRow]) -> None:
+def _embed(engine: Engine, embedder: Embedder, tenant_id: TenantId, rows: Sequence[MemoryRow]) -> int:
     embedded: list[MemoryRow] = []
     for row in rows:
         try:
@@ -174,3 +193,4 @@ def _embed(engine: Engine, embedder: Embedder, tenant_id: TenantId, rows: Sequen
         revision = tenants.take_sequence(unit, 0, now=engine.clock.now()).revision
         for row in embedded:
             memories.put_recall(unit, row, row.sealed_recall, revision=revision)
+    return len(embedded)
