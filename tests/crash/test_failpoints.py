@@ -144,7 +144,8 @@ def test_no_failpoint_of_a_built_verb_goes_unused() -> None:
     source = " ".join(path.read_text() for path in (ROOT / "packages" / "shomei_service").rglob("*.py"))
     built = set(re.findall(r'failpoint\("([a-z0-9_.]+)"\)', source))
     assert built <= POINTS
-    assert built == {*ADDING, *ERASING, "e6.mid_batch", "boot.reerase"}
+    elsewhere = {"boot.journal", "hold.release_commit"}  # the deaths among what is governed
+    assert built == {*ADDING, *ERASING, "e6.mid_batch", "boot.reerase", *elsewhere}
 
 
 def test_the_environment_arms_a_failpoint(small: Stored, folder: Path) -> None:
