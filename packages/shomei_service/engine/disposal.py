@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import aftermath, policy
-from .custody import Address, Destruction, Puncture, Punctured
-from .custody.providers.protocol import DestroyMethod, Finality
-from .errors import ErasurePending, Fault, IntegrityFault
+from .custody import Destruction
+from .destruction import destroy, expected, stated
+from .errors import ErasurePending, Fault
 from .failpoints import failpoint
 from .model import (
     CARRIED,
@@ -35,7 +35,6 @@ from .store.intents import Intent
 from .store.unit import Unit
 
 _CHUNK_ROWS = 500  # rows in one completing transaction, so that a large forget never holds the writer long
-_SECONDS_A_DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +70,13 @@ def new_intent(
 def intend(engine: Engine, unit: Unit, intent: Intent, rows: Sequence[MemoryRow]) -> None:
     """Take the rows out of recall for good, durably once the unit commits (E1).
 
-    The receipts are drafted and screened and the signer is probed first: after this there is no way back.
+    The receipt is drafted and screened and the signer is probed first: after this there is no way back.
     """
     engine.probe_signer()
     commitments = engine.commitments(tenants.get(unit))
-    pending = _expected(engine, intent.created_at)
-    for row in rows:
-        require_content_free(_draft(commitments, row, intent, pending).fields)
+    pending = expected(engine, intent.created_at)
+    if rows:  # one for all: their receipts differ in ids of our own making
+        require_content_free(_draft(commitments, rows[0], intent, pending).fields)
     failpoint("e1.before")
     intents.put(unit, intent)
     memories.mark_erasing(unit, [row.memory_id for row in rows], intent.intent_id)
@@ -150,59 +149,6 @@ def _carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed 
     engine.wake.set()  # the log is truncated right after the answer
     failpoint("answer.before")
     return disposed
-
-
-def destroy(engine: Engine, leaves: Sequence[int], cause: Cause) -> Destruction:
-    """Puncture the leaves, and prove that none of them can be derived any more (E2-E5).
-
-    A repeat returns what the first call returned. Raises IntegrityFault if a key survived: then no
-    receipt is issued.
-    """
-    addresses = [Address(leaf) for leaf in leaves]
-    asked = [Puncture(address, cause.value) for address in addresses]
-    destroyed = engine.custody.puncture(asked, now=engine.clock.now())
-    engine.custody.refresh()  # another process may have done it; what is in memory here must go too
-    for address in addresses:
-        try:
-            engine.custody.derive(address)
-        except Punctured:
-            continue
-        raise IntegrityFault("custody says that a key is destroyed, and still derives it")
-    return destroyed
-
-
-def stated(engine: Engine, destroyed: Destruction) -> KeyDestruction:
-    """Return a destruction in receipt terms, bounded by the provider's declared snapshots. CUSTODY.md §6."""
-    retention = engine.options.snapshot_retention_days
-    bound = destroyed.key_final_at
-    if bound is not None and retention is not None:
-        bound = max(bound, destroyed.destroyed_at + retention * _SECONDS_A_DAY)
-    return KeyDestruction(
-        key_custody=engine.key_custody,
-        epoch_before=destroyed.epoch_before,
-        epoch_after=destroyed.epoch_after,
-        destroy_method=destroyed.destroy_method.value,
-        finality=destroyed.finality.value,
-        key_final_at=destroyed.key_final_at,
-        resurrection_bound_at=bound,
-    )
-
-
-def _expected(engine: Engine, now: int) -> KeyDestruction:
-    """Return what a destruction will look like; only to screen receipts before there is no way back."""
-    epoch = engine.custody.epoch
-    return stated(
-        engine,
-        Destruction(
-            epoch_before=epoch,
-            epoch_after=epoch + 1,
-            at=now,
-            destroy_method=DestroyMethod.FILE_OVERWRITE_UNLINK,
-            finality=Finality.UNASSURED,
-            key_final_at=None,
-            destroyed_at=now,
-        ),
-    )
 
 
 def _complete_chunk(

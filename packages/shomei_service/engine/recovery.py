@@ -10,6 +10,7 @@ from contextlib import suppress
 from . import disposal, journal, upkeep
 from .custody import EpochEntry, Seen, address
 from .custody.keytree import ROW_BITS
+from .destruction import destroy, stated
 from .errors import ErasurePending, StartRefused
 from .failpoints import failpoint
 from .model import SYSTEM_ACTOR, Cause, Life, MemoryRow, Tenant, TenantId, new_id
@@ -109,7 +110,7 @@ def _restart_logs(engine: Engine, restored: set[TenantId]) -> None:
 def _reerase(engine: Engine, tenant_id: TenantId, rows: Sequence[MemoryRow], entry: EpochEntry) -> None:
     """Delete rows that came back; their tombstones get the ids, times and causes they had before."""
     cause = Cause(entry.cause)
-    destruction = disposal.stated(engine, disposal.destroy(engine, [row.address for row in rows], cause))
+    destruction = stated(engine, destroy(engine, [row.address for row in rows], cause))
     with engine.unit(tenant_id) as unit:
         commitments = engine.commitments(tenants.get(unit))
         drafts = [

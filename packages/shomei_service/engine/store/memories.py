@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, RowMapping, Select, delete, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, Select, delete, func, insert, literal, select, update
 
 from ..model import (
     ERASURES_OWED,
@@ -37,6 +37,11 @@ _COLUMNS = [
     memories.c.expires_at,
     memories.c.grounds,
     memories.c.consented,
+]
+
+# For erasing, which needs no plaintext: what is sealed is not read.
+_CLEAR_COLUMNS = [
+    literal(b"").label(column.name) if column.name.startswith("sealed_") else column for column in _COLUMNS
 ]
 
 
@@ -127,10 +132,12 @@ def page(
 
 
 def lock_all(unit: Unit, ids: Sequence[MemoryId]) -> list[MemoryRow]:
-    """Return the rows with these ids, locked, in the order they were admitted."""
+    """Return the rows with these ids, locked and without what is sealed, in the order they were admitted."""
     found: list[MemoryRow] = []
     for chunk in _chunks(ids):
-        query = select(*_COLUMNS).where(memories.c.tenant_id == unit.tenant, memories.c.memory_id.in_(chunk))
+        query = select(*_CLEAR_COLUMNS).where(
+            memories.c.tenant_id == unit.tenant, memories.c.memory_id.in_(chunk)
+        )
         found += [_row(row) for row in unit.connection.execute(query.with_for_update()).mappings()]
     return sorted(found, key=lambda row: row.address)
 
@@ -161,9 +168,9 @@ def expired(
 
 
 def of_intent(unit: Unit, intent_id: str, limit: int) -> list[MemoryRow]:
-    """Return rows that the intent is erasing, in the order they were admitted."""
+    """Return rows that the intent is erasing, without what is sealed, in the order they were admitted."""
     query = (
-        select(*_COLUMNS)
+        select(*_CLEAR_COLUMNS)
         .where(memories.c.tenant_id == unit.tenant, memories.c.intent_id == intent_id)
         .order_by(memories.c.address)
         .limit(limit)

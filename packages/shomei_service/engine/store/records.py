@@ -1,5 +1,7 @@
 """Between rows and frozen records: the column names are the field names."""
 
+import dataclasses
+from functools import cache
 from typing import Any, TypeVar
 
 from sqlalchemy import RowMapping
@@ -12,5 +14,11 @@ def record(kind: type[_Record], row: RowMapping, /, **closed: object) -> _Record
 
     Columns that the record does not know, such as the tenant of a query over all of them, are left out.
     """
-    fields: dict[str, Any] = {name: row[name] for name in kind.__dataclass_fields__ if name in row}  # type: ignore[attr-defined]
+    known = _fields_of(kind)
+    fields: dict[str, Any] = {name: value for name, value in row.items() if name in known}
     return kind(**(fields | closed))
+
+
+@cache
+def _fields_of(kind: type) -> frozenset[str]:
+    return frozenset(field.name for field in dataclasses.fields(kind))

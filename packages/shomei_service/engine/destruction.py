@@ -1,0 +1,65 @@
+"""Destroy keys, prove that they are gone, and say so in receipt terms. CUSTODY.md §4 (E2-E5), §6."""
+
+from collections.abc import Sequence
+
+from .custody import Address, Destruction, Puncture, Punctured
+from .custody.providers.protocol import DestroyMethod, Finality
+from .errors import IntegrityFault
+from .model import Cause
+from .parts import Engine
+from .receipts.bodies import KeyDestruction
+
+_SECONDS_A_DAY = 86_400
+
+
+def destroy(engine: Engine, leaves: Sequence[int], cause: Cause) -> Destruction:
+    """Puncture the leaves, and prove that none of them can be derived any more (E2-E5).
+
+    A repeat returns what the first call returned. Raises IntegrityFault if a key survived: then no
+    receipt is issued.
+    """
+    addresses = [Address(leaf) for leaf in leaves]
+    asked = [Puncture(address, cause.value) for address in addresses]
+    destroyed = engine.custody.puncture(asked, now=engine.clock.now())
+    engine.custody.refresh()  # another process may have done it; what is in memory here must go too
+    for address in addresses:
+        try:
+            engine.custody.derive(address)
+        except Punctured:
+            continue
+        raise IntegrityFault("custody says that a key is destroyed, and still derives it")
+    return destroyed
+
+
+def stated(engine: Engine, destroyed: Destruction) -> KeyDestruction:
+    """Return a destruction in receipt terms, bounded by the provider's declared snapshots. CUSTODY.md §6."""
+    retention = engine.options.snapshot_retention_days
+    bound = destroyed.key_final_at
+    if bound is not None and retention is not None:
+        bound = max(bound, destroyed.destroyed_at + retention * _SECONDS_A_DAY)
+    return KeyDestruction(
+        key_custody=engine.key_custody,
+        epoch_before=destroyed.epoch_before,
+        epoch_after=destroyed.epoch_after,
+        destroy_method=destroyed.destroy_method.value,
+        finality=destroyed.finality.value,
+        key_final_at=destroyed.key_final_at,
+        resurrection_bound_at=bound,
+    )
+
+
+def expected(engine: Engine, now: int) -> KeyDestruction:
+    """Return what a destruction will look like; only to screen receipts before there is no way back."""
+    epoch = engine.custody.epoch
+    return stated(
+        engine,
+        Destruction(
+            epoch_before=epoch,
+            epoch_after=epoch + 1,
+            at=now,
+            destroy_method=DestroyMethod.FILE_OVERWRITE_UNLINK,
+            finality=Finality.UNASSURED,
+            key_final_at=None,
+            destroyed_at=now,
+        ),
+    )
