@@ -109,22 +109,26 @@ def test_metadata_that_is_too_large_is_413(house: House) -> None:
 
 
 @pytest.mark.parametrize(
-    "field",
+    ("field", "refused"),
     [
-        {"derived_from": [UNKNOWN]},
-        {"purposes": ["support"]},
-        {"expires_at": 4102444800},
-        {"lawful_basis": "consent"},
+        ({"derived_from": [UNKNOWN]}, (404, "not_found")),
+        ({"purposes": ["never_registered"]}, (422, "invalid_request")),
+        ({"expires_at": 1}, (422, "invalid_request")),
+        ({"lawful_basis": "consent"}, (422, "invalid_request")),
     ],
     ids=str,
 )
-def test_what_is_not_built_yet_is_not_pretended(house: House, field: dict[str, Any]) -> None:
-    status, code, _ = refusal(house, {"messages": "a", **field})
-    assert (status, code) == (501, "unsupported")
-    status, code, _ = refusal(
-        house, {"memories": [{"messages": "a"}, {"messages": "b", **field}]}, "/v1/memories/batch"
-    )
-    assert (status, code) == (501, "unsupported")
+def test_what_a_memory_declares_has_to_hold(
+    house: House, field: dict[str, Any], refused: tuple[int, str]
+) -> None:
+    before = house.call("GET", "/v1/memories?user_id=declared", key=house.data).json()
+    one = {"messages": "b", "user_id": "declared"}
+    if field == {"lawful_basis": "consent"}:
+        one.pop("user_id")  # whose consent would it be
+    assert refusal(house, {**one, **field})[:2] == refused
+    batch = {"memories": [{"messages": "a", "user_id": "declared"}, {**one, **field}]}
+    assert refusal(house, batch, "/v1/memories/batch")[:2] == refused
+    assert house.call("GET", "/v1/memories?user_id=declared", key=house.data).json() == before
 
 
 def test_empty_lists_use_nothing(house: House) -> None:
@@ -248,11 +252,15 @@ def test_a_refused_delete_deletes_nothing(house: House, query: str) -> None:
     assert house.call("GET", f"/v1/memories/{memory_id}", key=house.data).status_code == 200
 
 
-def test_cascade_is_not_built_and_deletes_nothing(house: House) -> None:
-    memory_id = house.add("still here too")
-    answer = house.call("DELETE", f"/v1/memories/{memory_id}?derived=cascade", key=house.admin)
-    assert (answer.status_code, answer.json()["code"]) == (501, "unsupported")
-    assert house.call("GET", f"/v1/memories/{memory_id}", key=house.data).status_code == 200
+@pytest.mark.parametrize(("asked", "status"), [("", 200), ("?derived=cascade", 404)])
+def test_what_was_derived_goes_too_where_that_is_asked(house: House, asked: str, status: int) -> None:
+    source = house.add("a source")
+    derived = add(house, messages="made from it", derived_from=[source])["id"]
+    answer = house.call("DELETE", f"/v1/memories/{source}{asked}", key=house.admin)
+    assert conform(house, "DELETE", "/v1/memories/{memory_id}", answer)["deleted"] is True
+    # Either way it is out of recall; what was not asked to go is still there to be erased.
+    assert house.call("GET", f"/v1/memories/{derived}", key=house.data).status_code == 404
+    assert house.call("DELETE", f"/v1/memories/{derived}", key=house.admin).status_code == status
 
 
 def test_verify_tells_the_states_apart_and_never_fails(house: House) -> None:

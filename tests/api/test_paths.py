@@ -102,7 +102,8 @@ def is_ours(answer: Answer) -> bool:
 def test_no_trick_reaches_another_memory_or_verb(house: House, either: Live, index: int) -> None:
     one, two = house.add("path tricks one"), house.add("path tricks two")
     method, target = tricks(one, two)[index]
-    answer = either.ask(method, target, key=house.admin)
+    body = b'{"data":"x"}' if method == "PUT" else b""
+    answer = either.ask(method, target, key=house.admin, body=body)
     # A verify of an unknown id is a 200 that says so; 501 is an unbuilt verb on exactly this odd id.
     if answer.status == 200:
         assert answer.json == {"valid": None, "reason": "not_found"}

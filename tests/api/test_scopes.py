@@ -122,5 +122,5 @@ def test_an_unscoped_caller_causes_no_reading(house: House) -> None:
 
 
 def test_unbuilt_routes_say_so(house: House) -> None:
-    answer = house.call("GET", "/v1/audit", key=house.admin)
+    answer = house.call("GET", "/metrics", key=house.admin)
     assert (answer.status_code, answer.json()["code"]) == (501, "unsupported")

@@ -92,9 +92,9 @@ def test_a_query_beyond_its_limit_is_413(house: House) -> None:
     assert (answer.status_code, answer.json()["code"]) == (413, "payload_too_large")
 
 
-def test_a_purpose_is_not_built_yet(house: House) -> None:
+def test_a_purpose_has_to_be_registered(house: House) -> None:
     answer = house.call("POST", "/v1/search", key=house.data, body={"query": "x", "purpose": "support"})
-    assert (answer.status_code, answer.json()["code"]) == (501, "unsupported")
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
 
 
 def test_explain_is_true_or_false(house: House) -> None:
