@@ -1,6 +1,7 @@
 """What no two calls at once may break. DEV-18, RELIABILITY T-18, T-19."""
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -14,6 +15,7 @@ from shomei_service.engine.model import Erased, Forgotten
 from shomei_service.engine.upkeep import upkeep
 from shomei_service.engine.verbs.erase import erase
 from shomei_service.engine.verbs.forget import forget
+from shomei_service.engine.verbs.search import search
 from tests import oracle
 from tests.fakes import Home, House, authentic
 
@@ -119,3 +121,68 @@ def test_a_forget_and_an_erase_of_one_row(house: House, home: Home) -> None:
         assert (isinstance(erased, Erased), listed) in [(True, []), (False, [memory_id])]
         assert isinstance(erased, Erased | NotFound)
     oracle.settled(house, home.settings)
+
+
+@pytest.mark.parametrize("moment", [5, 25, 45])
+def test_a_forget_among_adds(house: House, home: Home, moment: int) -> None:
+    """DEV-18: what was answered before is erased and listed; what is not listed is alive; nothing between."""
+    answered: dict[str, float] = {}
+
+    def remember() -> None:
+        for _ in range(12):
+            memory_id = house.remember("a kettle of alice", "alice")
+            answered[memory_id] = time.monotonic()
+
+    with ThreadPoolExecutor(5) as pool:
+        adding = [pool.submit(remember) for _ in range(5)]
+        while len(answered) < moment:
+            time.sleep(0.001)
+        sent = time.monotonic()
+        forgotten = forget(house.engine, house.admin, "alice")
+        for one in adding:
+            one.result()
+    listed = {one.memory_id for one in forgotten.erased}
+    assert all(authentic(one.receipt, house.pin) for one in forgotten.erased)
+    assert {memory_id for memory_id, at in answered.items() if at < sent} <= listed
+    assert oracle.settled(house, home.settings).keys() == answered.keys() - listed
+    found = search(house.engine, house.data, "kettle", user_id="alice", limit=100).results
+    assert {one.memory.memory_id for one in found} == answered.keys() - listed
+    rest = forget(house.engine, house.admin, "alice")
+    assert {one.memory_id for one in rest.erased} == answered.keys() - listed
+    oracle.settled(house, home.settings)
+
+
+def test_a_search_that_starts_after_the_answer_never_finds_the_row(house: House, home: Home) -> None:
+    """I-5, in the process that erased and in another one on the same home."""
+    ids = [house.remember(f"a kettle numbered {number}", f"user {number % 4}") for number in range(40)]
+    erased: dict[str, float] = {}
+    sightings: list[tuple[float, set[str]]] = []
+    with home.opened() as other, ThreadPoolExecutor(3) as pool:
+        ending = threading.Event()
+
+        def look(at: House) -> None:
+            while not ending.is_set():
+                began = time.monotonic()
+                found = search(at.engine, at.data, "kettle", limit=100).results
+                sightings.append((began, {one.memory.memory_id for one in found}))
+
+        looking = [pool.submit(look, at) for at in (house, house, other)]
+        for memory_id in ids[:12]:
+            erase(house.engine, house.admin, memory_id)
+            erased[memory_id] = time.monotonic()
+        for one in forget(house.engine, house.admin, "user 3").erased:
+            erased[one.memory_id] = time.monotonic()
+        sightings.append((time.monotonic(), found_by(house)))
+        ending.set()
+        for one in looking:
+            one.result()
+        sightings.append((time.monotonic(), found_by(other)))
+    assert len(sightings) > 10
+    for began, found in sightings:
+        assert not {one for one in found if erased.get(one, began) < began}
+        assert set(ids) - erased.keys() <= found, "and it always finds the others"
+
+
+def found_by(house: House) -> set[str]:
+    results = search(house.engine, house.data, "kettle", limit=100).results
+    return {one.memory.memory_id for one in results}
