@@ -74,7 +74,7 @@ class Shelf:
 
 
 def random_rows(count: int, seed: int) -> list[Address]:
-    return [address(1, row) for row in random.Random(seed).sample(range(256, 256 + MILLION), count)]  # noqa: S311
+    return [address(1, row) for row in random.Random(seed).sample(range(256, 256 + MILLION), count)]
 
 
 def best_us(act: Callable[[int], object], *, calls: int = 200, rounds: int = 60) -> float:

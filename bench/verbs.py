@@ -1,6 +1,6 @@
 """What the governed verbs cost: one delete, and a forget of 10,000 rows while others go on adding.
 
-    python bench/verbs.py    writes bench/results/verbs.json; status 1: a bar missed, 3: too busy for a verdict
+    python bench/verbs.py    writes bench/results/verbs.json; status 1: a bar missed, 3: too busy to say
 
 Times that wait for the disk stand beside the disk's own: C is one synced SQLite commit of the same run.
 """
@@ -61,7 +61,7 @@ def idle_share(seconds: float = 1.0) -> float:
 
 
 def deletes_ms(house: House) -> list[float]:
-    """Return what each of a row of single deletes took; the log is emptied after the answer, as in service."""
+    """Return what each of a row of deletes took; the log is emptied after the answer, as in service."""
     spent: list[float] = []
     for number in range(DELETES):
         memory_id = house.remember(f"fact {number}")

@@ -1,4 +1,4 @@
-"""An erasure that a hold or a restriction forbids for now: owed, and done when nothing does. SEMANTICS.md §7-§8."""
+"""An erasure that a hold or a restriction forbids for now: owed until nothing does. SEMANTICS.md §7-§8."""
 
 from collections.abc import Sequence
 from dataclasses import replace

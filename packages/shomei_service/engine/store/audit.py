@@ -10,8 +10,8 @@ from sqlalchemy import RowMapping, insert, select
 
 from ..model import MemoryId
 from . import tenants
+from .governance_tables import audit
 from .records import record
-from .tables import audit
 from .unit import Unit
 
 _START = "sha256:" + "0" * 64

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from sqlalchemy import func, insert, select, update
 
 from ..model import ConsentAction, LawfulBasis, Life, MemoryId, Pseudonym
+from .governance_tables import consents
 from .records import record
-from .tables import consents, memories, memory_purposes
+from .tables import memories, memory_purposes
 from .unit import Unit
 
 

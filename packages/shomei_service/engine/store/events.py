@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from sqlalchemy import func, insert, select
 
 from ..model import EventKind, Pseudonym
-from .tables import events
+from .governance_tables import events
 from .unit import Unit
 
 

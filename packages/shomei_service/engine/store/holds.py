@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, RowMapping, insert, select, update
 
 from ..model import Authority, Hold, HoldScope, MemoryId, Pseudonym, Release, TenantId
+from .governance_tables import holds
 from .records import record
-from .tables import holds, memory_subjects
+from .tables import memory_subjects
 from .unit import Unit
 
 

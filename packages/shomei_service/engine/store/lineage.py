@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from sqlalchemy import CTE, insert, select, update
 
 from ..model import ArtifactKind, EdgeKind, MemoryId, Pseudonym
+from .governance_tables import artifacts, edges
 from .records import record
-from .tables import artifacts, edges, memory_subjects
+from .tables import memory_subjects
 from .unit import Unit
 
 

@@ -15,8 +15,9 @@ from ..model import (
     SourceKind,
     TenantId,
 )
+from .governance_tables import obligations
 from .records import record
-from .tables import memories, obligations
+from .tables import memories
 from .unit import Unit
 
 _IN_CHUNK = 500  # bound parameters in one statement; SQLite's old default allows 999
@@ -145,7 +146,7 @@ def lock_all(unit: Unit, ids: Sequence[MemoryId]) -> list[MemoryRow]:
 def expired(
     connection: Connection, now: int, limit: int, *, keeping: Sequence[TenantId]
 ) -> list[tuple[TenantId, MemoryId]]:
-    """Return live rows whose time is over and whose erasure is not owed yet, but for those of tenants who keep."""
+    """Return live rows whose time is over and whose erasure is not owed yet, but for tenants who keep."""
     owed = select(obligations.c.memory_id).where(
         obligations.c.tenant_id == memories.c.tenant_id,
         obligations.c.memory_id == memories.c.memory_id,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, RowMapping, delete, exists, func, insert, select, update
 
 from ..model import Cause, MemoryId, Obligation, ObligationKind, ObligationState, Pseudonym, TenantId
+from .governance_tables import artifacts as artifact_table
+from .governance_tables import deferrals, obligations, request_artifacts, requests
 from .records import record
-from .tables import artifacts as artifact_table
-from .tables import deferrals, obligations, request_artifacts, requests
 from .unit import Unit
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, delete, insert, select, tuple_, update
 
 from ..model import MemoryId
+from .governance_tables import replay_memories, replays
 from .records import record
-from .tables import replay_memories, replays
 from .unit import Unit
 
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from sqlalchemy import CTE, Select, cast, delete, func, insert, literal, select, text, union_all, update
 
 from ..model import EdgeKind, Ground, Life, MemoryId
-from .tables import edges, grounds, memories
+from .governance_tables import edges, grounds
+from .tables import memories
 from .unit import Unit
 
 

@@ -9,7 +9,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
-from .tables import metadata
+from .governance_tables import metadata
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
@@ -40,5 +40,5 @@ def upgrade(connection: Connection) -> None:
 
 
 def drift(connection: Connection) -> list[object]:
-    """Return what differs between the database and tables.py; empty when they agree."""
+    """Return what differs between the database and the tables; empty when they agree."""
     return list(compare_metadata(MigrationContext.configure(connection), metadata))

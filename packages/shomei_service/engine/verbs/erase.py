@@ -76,7 +76,7 @@ def _of(disposed: Disposed, memory_id: str) -> Erased:
 def _intend_derived(engine: Engine, unit: Unit, row: MemoryRow, intent: Intent) -> list[MemoryId]:
     """Begin the erasure of what was made from the memory; held ones stay, out of recall, and are owed.
 
-    What its subject wants kept stays as well, unless the basis says otherwise; it leaves recall with its source.
+    What its subject wants kept stays too, unless the basis says otherwise, out of recall with its source.
     """
     below = [MemoryId(one) for one in lineage.closure(unit, [row.memory_id]) if one.startswith("lm_")]
     rows = [one for one in memories.lock_all(unit, below) if policy.is_present(one)]

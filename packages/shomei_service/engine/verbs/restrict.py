@@ -40,7 +40,7 @@ def restrict(engine: Engine, caller: Caller, memory_id: str, ground: Ground = Gr
 
 
 def lift(engine: Engine, caller: Caller, memory_id: str, *, notice_sent_at: int | None = None) -> Restricted:
-    """Lift the grounds that callers set; the engine's own stay, and nothing is lifted of what is being forgotten.
+    """Lift the grounds that callers set; the engine's own stay, and so does all of what is being forgotten.
 
     An erasure that only the restriction forbade follows at once.
 

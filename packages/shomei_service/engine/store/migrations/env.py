@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from shomei_service.engine.store.tables import metadata
+from shomei_service.engine.store.governance_tables import metadata
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 context.run_migrations()
