@@ -2,8 +2,8 @@
 
     python bench/relay.py             writes bench/results/relay.json, exit status 1 if a bar is missed
 
-Starts and calls of both sides take turns, and medians are compared, so that a busy machine slows both alike. The
-service is a stand-in in a process of its own that answers at once: what is measured is the relay, not the service.
+Starts and calls of both sides take turns, and medians are compared, so that a busy machine slows both alike.
+The service is a stand-in in a process of its own that answers at once: what is measured is the relay alone.
 """
 
 from __future__ import annotations

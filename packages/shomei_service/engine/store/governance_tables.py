@@ -1,6 +1,6 @@
-"""The tables of governance: restriction, holds, consent, lineage, requests, obligations, retries, audit, events.
+"""The tables of governance: restriction, holds, consent, lineage, obligations, retries, audit, events.
 
-As in tables.py, nothing in clear here is content: opaque ids, registered codes, times, counts and keyed hashes.
+As in tables.py, nothing in clear is content: opaque ids, registered codes, times, counts, keyed hashes.
 """
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, String, Table, Text
