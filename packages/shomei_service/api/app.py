@@ -16,6 +16,7 @@ from starlette.routing import Match
 
 from ..engine.errors import NotFound
 from ..engine.parts import Engine
+from ..engine.upkeep import embed
 from ..settings import Settings, read_settings
 from . import errors, public
 from .doors import Door, governed
@@ -44,6 +45,7 @@ def create_app(
     Raises StartRefused when no settings are given and the environment's are not valid.
     """
     upkeep = Upkeep(engine)
+    embedding = Upkeep(engine, embed, wake=engine.embed_now)
     lanes = Lanes()
     rates = Rates(settings or read_settings())
     described = [
@@ -54,10 +56,14 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None, None]:
         upkeep.start()
+        embedding.start()
         try:
             yield
         finally:
             await anyio.to_thread.run_sync(lanes.drain)
+            if engine.embedder is not None:
+                engine.embedder.stop()
+            await anyio.to_thread.run_sync(embedding.stop)
             await anyio.to_thread.run_sync(upkeep.stop)
 
     return FastAPI(

@@ -5,7 +5,7 @@ from functools import cached_property
 from inspect import Parameter, Signature
 from typing import Annotated, Final, Self
 
-from fastapi import Query, Security
+from fastapi import Header, Query, Security
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
@@ -15,9 +15,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from . import openapi
 from .answers import ErrorAnswer
 from .exchange import AnyOperation, Exchange
+from .retries import REPEATABLE
 from .schemas import Nothing
 
 _KEY: Final = Security(HTTPBearer(scheme_name="key", auto_error=False))
+_CALL: Final = Parameter(
+    "call",
+    Parameter.KEYWORD_ONLY,
+    annotation=Annotated[str, Header(alias="Idempotency-Key", min_length=1, max_length=255)],
+    default=None,
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ class Door(APIRoute):
 
 
 def signature(operation: AnyOperation) -> Signature:
-    """Return the signature an endpoint for FastAPI would have: key, path parameters, query and body."""
+    """Return the signature an endpoint for FastAPI would have: key, path, query, headers and body."""
     taken: dict[str, object] = {"key": Annotated[object, _KEY]}
     taken |= {part.strip("{}"): str for part in operation.path.split("/") if part.startswith("{")}
     if operation.query is not Nothing:
@@ -68,6 +75,8 @@ def signature(operation: AnyOperation) -> Signature:
     if operation.body is not Nothing:
         taken["body"] = operation.body
     parameters = [Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind) for name, kind in taken.items()]
+    if operation.method in REPEATABLE:
+        parameters.append(_CALL)
     return Signature(parameters, return_annotation=operation.answer)
 
 

@@ -12,6 +12,7 @@ from ..engine.model import Json, Scope
 from .answers import ErrorAnswer
 from .errors import STATUS
 from .exchange import AnyOperation
+from .retries import REPEATABLE
 from .schemas import Nothing
 
 PATH: Final = "/openapi.json"
@@ -23,7 +24,7 @@ _DESCRIPTIONS: Final = {
     403: "The key's scope does not reach this action.",
     404: "Unknown, another tenant's or already erased: one answer for the three.",
     408: "The body did not arrive in time.",
-    409: "Restricted, without valid consent or expired (one answer for the three), or yet to be confirmed.",
+    409: "Restricted, without valid consent or expired (one answer for the three), unconfirmed or under way.",
     413: "Larger than this route takes.",
     422: "The request breaks a rule of shape; the detail names fields and rules, never what was sent.",
     423: "A legal hold forbids destruction.",
@@ -45,6 +46,8 @@ def refusals(operation: AnyOperation) -> Responses:
         statuses |= {408, 413, 422}
     if operation.query is not Nothing:
         statuses.add(422)
+    if operation.method in REPEATABLE:  # an Idempotency-Key may be odd, another call's or in use
+        statuses |= {409, 422}
     described = {status: shared(status) for status in statuses}
     for kind, fields in operation.refused.items():
         status = STATUS[kind]
@@ -61,7 +64,9 @@ def shared(status: int) -> dict[str, Any]:
 def _refusal(status: int, own: Mapping[str, Json]) -> dict[str, Any]:
     schema: dict[str, Any] = {"$ref": "#/components/schemas/ErrorAnswer"}
     if own:
-        schema["properties"] = {name: {"const": value} for name, value in own.items()}
+        schema["properties"] = {
+            name: {"type": "null"} if value is None else {"const": value} for name, value in own.items()
+        }
         schema["required"] = list(own)
     return {"description": _DESCRIPTIONS[status], "content": {"application/json": {"schema": schema}}}
 

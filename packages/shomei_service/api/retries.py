@@ -10,7 +10,7 @@ from .errors import malformed
 
 HEADER: Final = b"idempotency-key"
 _LONGEST: Final = 255
-_REPEATABLE: Final = frozenset({"POST", "PUT", "DELETE"})
+REPEATABLE: Final = frozenset({"POST", "PUT", "DELETE"})
 
 
 class Route(Protocol):
@@ -29,7 +29,7 @@ def read(route: Route, request: Request, body: bytes) -> Retry | None:
     """
     headers = cast(Iterable[tuple[bytes, bytes]], request["headers"])
     given = [value for name, value in headers if name == HEADER]
-    if not given or route.method not in _REPEATABLE:
+    if not given or route.method not in REPEATABLE:
         return None
     if len(given) > 1:
         raise malformed("Idempotency-Key", "must be given once")

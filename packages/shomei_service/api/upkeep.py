@@ -1,11 +1,11 @@
-"""The service's one background thread: it gives the engine time to finish what requests began."""
+"""The service's background threads: one tends the engine, one makes vectors, which takes long."""
 
 import threading
 from collections.abc import Callable
 from typing import Final
 
 from ..engine.parts import Engine
-from ..engine.upkeep import upkeep
+from ..engine.upkeep import tend as tend_engine
 from .journal import log_fault
 
 _EVERY_SECONDS: Final = 1.0
@@ -13,13 +13,19 @@ _STOP_SECONDS: Final = 30.0
 
 
 class Upkeep:
-    """Runs the engine's upkeep when woken and at least every second, and knows whether it works."""
+    """Does one kind of background work when woken and at least every second, and knows whether it works."""
 
     def __init__(
-        self, engine: Engine, tend: Callable[[Engine], bool] = upkeep, *, every: float = _EVERY_SECONDS
+        self,
+        engine: Engine,
+        tend: Callable[[Engine], bool] = tend_engine,
+        *,
+        wake: threading.Event | None = None,
+        every: float = _EVERY_SECONDS,
     ) -> None:
         self._engine = engine
         self._tend = tend
+        self._wake = wake or engine.wake
         self._every = every
         self._stopping = threading.Event()
         self._failed = False
@@ -32,7 +38,7 @@ class Upkeep:
     def stop(self) -> None:
         """Finish the run under way and end."""
         self._stopping.set()
-        self._engine.wake.set()
+        self._wake.set()
         self._thread.join(_STOP_SECONDS)
 
     @property
@@ -46,8 +52,8 @@ class Upkeep:
             if self._failed:
                 self._stopping.wait(self._every)  # not woken by requests: a broken disk is no busy loop
             elif not more:
-                self._engine.wake.wait(self._every)
-                self._engine.wake.clear()
+                self._wake.wait(self._every)
+                self._wake.clear()
 
     def _attempt(self) -> bool:
         try:

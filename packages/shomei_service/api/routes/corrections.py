@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from ...engine.errors import EngineError, Held, NotFound
+from ...engine.errors import Blocked, EngineError, Held, NotFound
 from ...engine.model import Json, Restricted, Scope
 from ...engine.verbs import disclose, restrict, update
 from ..answers import possible_proof, proof
@@ -67,7 +67,7 @@ OPERATIONS: Final = (
         body=UpdateBody,
         query=Nothing,
         lane=Lane.GOVERN,
-        refused={Held: {"held": True}},
+        refused={Held: {"held": True}, Blocked: {}},
     ),
     Operation(
         method="POST",
@@ -89,7 +89,7 @@ OPERATIONS: Final = (
         body=Nothing,
         query=LiftQuery,
         lane=Lane.GOVERN,
-        refused=_NO_SUCH,
+        refused={**_NO_SUCH, Blocked: {}},
     ),
     Operation(
         method="POST",

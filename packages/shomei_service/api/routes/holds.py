@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from ...engine.errors import ConfirmRequired, ErasureInProgress, Invalid, NotFound
 from ...engine.model import Attested, Hold, Obligation, ObligationState, Scope
 from ...engine.verbs import hold, obligation
 from ..answers import ErasureProof, possible_proof, proof
@@ -132,6 +133,7 @@ OPERATIONS: Final = (
         query=Nothing,
         lane=Lane.GOVERN,
         success=201,
+        refused={NotFound: {}, ErasureInProgress: {}},
     ),
     Operation(
         method="GET",
@@ -152,6 +154,7 @@ OPERATIONS: Final = (
         body=Nothing,
         query=ReleaseQuery,
         lane=Lane.GOVERN,
+        refused={ConfirmRequired: {}},
     ),
     Operation(
         method="GET",
@@ -172,5 +175,6 @@ OPERATIONS: Final = (
         body=Nothing,
         query=Nothing,
         lane=Lane.GOVERN,
+        refused={ErasureInProgress: {}, Invalid: {}},
     ),
 )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, Literal, cast
 
+from ...engine.errors import Blocked, NotFound, Unsupported
 from ...engine.model import Scope
 from ...engine.store.lineage import Edge
 from ...engine.verbs import artifact, lineage
@@ -87,6 +88,7 @@ OPERATIONS: Final = (
         body=Nothing,
         query=LineageQuery,
         lane=Lane.READ,
+        refused={Unsupported: {}},
     ),
     Operation(
         method="GET",
@@ -97,6 +99,7 @@ OPERATIONS: Final = (
         body=Nothing,
         query=LineageQuery,
         lane=Lane.READ,
+        refused={Unsupported: {}},
     ),
     Operation(
         method="POST",
@@ -107,6 +110,7 @@ OPERATIONS: Final = (
         body=ArtifactBody,
         query=Nothing,
         lane=Lane.REMEMBER,
+        refused={NotFound: {}, Blocked: {}, Unsupported: {}},
     ),
     Operation(
         method="POST",
