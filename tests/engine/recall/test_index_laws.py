@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.engine.recall.oracle import Oracle, SmallModel
 
 from shomei_service.engine.recall import RowFeatures, RowVectors, Span, TenantIndex
 from shomei_service.engine.recall.features import quantise
+from tests.engine.recall.oracle import Oracle, SmallModel
 
 MODEL = SmallModel()
 IDS = st.integers(0, 30).map(lambda number: f"lm_{number:02}")

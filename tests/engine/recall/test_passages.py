@@ -5,10 +5,10 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.engine.recall.test_lexical import HOSTILE
 
 from shomei_service.engine.recall import Span, analyse, quote, split_passages
 from shomei_service.engine.recall.passages import split_sentences
+from tests.engine.recall.test_lexical import HOSTILE
 
 PROSE = st.text(alphabet=st.sampled_from("abc .!?。…\n\"')」漢字ก🎉\u0301"), max_size=400)
 

@@ -65,7 +65,10 @@ class TenantIndex:
 
     def _enter(self, slot: int, vectors: RowVectors) -> bool:
         """Take vectors only of the model in use: cosines across models are nonsense."""
-        if self._vectors is None or self._model is None or vectors.model_id != self._model.model_id:
+        model = self._model
+        if self._vectors is None or model is None or vectors.model_id != model.model_id:
+            return False
+        if vectors.codes.shape[1:] != (model.dimensions,):
             return False
         self._vectors.add(slot, vectors)
         return True

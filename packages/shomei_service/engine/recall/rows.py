@@ -26,6 +26,7 @@ class Rows:
         self._subjects: dict[str, int] = {}
         self._names: list[str] = [""]
         self._members: list[int] = [0]
+        self._vacant: list[int] = []
         self._owners = array("i")
 
     def __contains__(self, memory_id: str) -> bool:
@@ -58,9 +59,8 @@ class Rows:
     def _subject(self, subject: str) -> int:
         number = self._subjects.get(subject)
         if number is None:
-            vacant = next((n for n, members in enumerate(self._members) if n and not members), None)
-            number = len(self._names) if vacant is None else vacant
-            if vacant is None:
+            number = self._vacant.pop() if self._vacant else len(self._names)
+            if number == len(self._names):
                 self._names.append("")
                 self._members.append(0)
             self._names[number] = subject
@@ -75,6 +75,7 @@ class Rows:
         if owner != _NOBODY and not self._members[owner]:
             del self._subjects[self._names[owner]]
             self._names[owner] = ""
+            self._vacant.append(owner)
         del self._slots[self._ids[slot]]
         self._ids[slot] = ""
         self._free.append(slot)
