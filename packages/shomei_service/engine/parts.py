@@ -73,7 +73,8 @@ class Engine:
         self.slots = Slots(custody)
         self.flights = Flights()
         self.audit = Audit(store, clock, strict=options.strict_audit)
-        self.wake = threading.Event()
+        self.wake = threading.Event()  # there is something to tend
+        self.embed_now = threading.Event()  # there are rows without vectors
         self.swept_at = 0
         self._moved: set[TenantId] = set()  # whose log custody has not heard of since its last commit
         self._marked_at: dict[TenantId, int] = {}

@@ -33,26 +33,32 @@ _EMBED_ROWS = 16  # rows in one go; embedding takes about 30 ms a row
 
 
 def upkeep(engine: Engine) -> bool:
-    """Do one bounded round of background work; say whether more is waiting.
+    """Do one bounded round of everything that goes on by itself; say whether rows still lack vectors.
 
     Raises Fault when custody or storage does not answer: the work stays where it is and is tried again.
     """
+    tend(engine)
+    return embed(engine)
+
+
+def tend(engine: Engine) -> bool:
+    """Do all of it but embedding, which takes long; say that there is no more. Raises as `upkeep` does."""
     engine.custody.refresh()  # what other processes erased must not stay derivable from memory here
     try:
         finish_erasures(engine)
     finally:  # one erasure that can not end must not stop everything else
-        more = _go_on(engine)
-    return more
+        end_expired_holds(engine)
+        erase_expired(engine)
+        erase_after_withdrawal(engine)
+        purge(engine)
+        engine.mark_moved_logs()
+        engine.audit.flush()
+        drop_old_replays(engine)
+    return False
 
 
-def _go_on(engine: Engine) -> bool:
-    end_expired_holds(engine)
-    erase_expired(engine)
-    erase_after_withdrawal(engine)
-    purge(engine)
-    engine.mark_moved_logs()
-    engine.audit.flush()
-    drop_old_replays(engine)
+def embed(engine: Engine) -> bool:
+    """Give a bounded number of rows their vectors; say whether more are waiting."""
     return embed_pending(engine, _EMBED_ROWS) > 0
 
 

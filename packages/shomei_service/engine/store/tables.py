@@ -32,6 +32,7 @@ metadata = MetaData(
 
 
 def tenant_key(*columns: str) -> PrimaryKeyConstraint:
+    """Return the primary key of a table whose rows each belong to one tenant."""
     return PrimaryKeyConstraint("tenant_id", *columns)
 
 
@@ -41,6 +42,7 @@ def where(condition: str) -> dict[str, Any]:
 
 
 def of_tenant() -> ForeignKeyConstraint:
+    """Return what ties a row to its tenant."""
     return ForeignKeyConstraint(["tenant_id"], ["tenants.tenant_id"])
 
 

@@ -40,7 +40,7 @@ def add_batch(engine: Engine, caller: Caller, news: Sequence[NewMemory]) -> list
         failpoint("add.before_commit")
     failpoint("add.after_commit")
     # 3. Vectors and the log's mark follow in the background; the words are findable now.
-    engine.wake.set()
+    engine.embed_now.set()
     return added
 
 
