@@ -159,9 +159,10 @@ def read_answer(connection: socket.socket) -> Answer:
     head, _, body = bytes(received).partition(b"\r\n\r\n")
     status_line, *fields = head.decode("latin-1").split("\r\n")
     headers = {name.lower(): value for name, _, value in (field.partition(": ") for field in fields)}
-    while len(body) < int(headers.get("content-length", 0)):
-        body += connection.recv(65536)
-    return Answer(int(status_line.split(" ")[1]), headers, body)
+    taken = bytearray(body)
+    while len(taken) < int(headers.get("content-length", 0)):
+        taken += connection.recv(65536)
+    return Answer(int(status_line.split(" ")[1]), headers, bytes(taken))
 
 
 @contextmanager

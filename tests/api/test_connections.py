@@ -153,7 +153,7 @@ def test_who_reads_slowly_is_served(house: House, large: Live) -> None:
     with narrow(large) as connection:
         request = asking(house).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
         connection.sendall(request)
-        assert taken(connection, pause=0.05, piece=256 * KIB) > LARGE
+        assert taken(connection, pause=0.02, piece=256 * KIB) > LARGE
     assert time.monotonic() - began > 3 * Hurried.write_seconds
 
 
@@ -162,7 +162,7 @@ def test_who_reads_answer_after_answer_is_served(house: House, large: Live) -> N
         for _ in range(3):
             connection.sendall(asking(house))
             assert len(read_answer(connection).body) > LARGE
-            time.sleep(0.5)
+            time.sleep(0.3)
 
 
 def test_hanging_up_is_no_fault(house: House) -> None:
