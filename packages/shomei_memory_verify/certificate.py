@@ -164,6 +164,8 @@ def _closing(result: VerifyResult) -> list[str]:
     return [
         "## Check it yourself",
         "",
+        "This page is no evidence: anyone can print one. The receipt itself is, checked again with",
+        "",
         "```",
         "shomei-memory-verify RECEIPT --pin PUBLIC_KEY_HEX",
         "```",

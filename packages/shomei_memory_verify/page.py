@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from html import escape
 
-# One A4 sheet for every schema, legible without colour. Fonts are the reader's own.
+# One A4 sheet for every schema, legible without colour. Fonts are the reader's own; these have one width
+# everywhere, so that what fits on one sheet here fits there.
 _STYLE = (
     "@page{size:A4;margin:13mm 16mm}"
-    'body{font:11pt/1.45 Georgia,"Times New Roman","Liberation Serif",serif;max-width:45rem;'
+    'body{font:11pt/1.45 "Times New Roman","Liberation Serif",Times,serif;max-width:45rem;'
     "margin:2rem auto;padding:0 1rem;color:#000;background:#fff}"
     "h1{font-size:1.6em;line-height:1.2;margin:0 0 .6em;padding-bottom:.25em;border-bottom:3px double #000}"
     "h2{font-size:1.1em;margin:1.3em 0 .4em}"
@@ -27,8 +28,9 @@ _STYLE = (
     "hr{border:0;border-top:1px solid #000;margin:.8em 0}"
     "@media print{"
     "body{font-size:9pt;line-height:1.3;max-width:none;margin:0;padding:0}"
-    "h2{margin:.8em 0 .2em;break-after:avoid}"
-    "h1,p,ul,pre,blockquote,dl{margin-top:.3em;margin-bottom:.3em}"
+    "h2{margin:.65em 0 .2em;break-after:avoid}"
+    "h1,p,ul,pre,blockquote,dl,hr{margin-top:.3em;margin-bottom:.3em}"
+    "h1+p,blockquote,aside{padding:.3em .8em}"
     "li,p,blockquote{break-inside:avoid}"
     "dl{font-size:7.5pt;line-height:1.25;gap:.05em 1em}"
     "}"

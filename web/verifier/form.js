@@ -6,7 +6,14 @@ let held = null; // the bytes of a file; a text that is typed or pasted takes th
 
 // Hold at most one byte more than the cap: enough to be refused.
 async function hold(file) {
-  held = new Uint8Array(await file.slice(0, MAX_BYTES + 1).arrayBuffer());
+  at("missing").textContent = "";
+  try {
+    held = new Uint8Array(await file.slice(0, MAX_BYTES + 1).arrayBuffer());
+  } catch {
+    let_go();
+    at("missing").textContent = "This file cannot be read.";
+    return;
+  }
   at("text").value = "";
   at("held").replaceChildren("File: ", element("code", inert(file.name)), `, ${file.size} bytes`);
 }
@@ -37,14 +44,14 @@ function missing() {
 async function check() {
   at("missing").textContent = missing();
   if (at("missing").textContent) return;
-  let result;
+  at("check").disabled = true; // one question at a time
   try {
-    result = await verify(held ?? at("text").value, at("unpinned").checked ? null : at("pin").value);
+    show(await verify(held ?? at("text").value, at("unpinned").checked ? null : at("pin").value));
   } catch {
     give_up("It failed while it was checking.");
-    return;
+  } finally {
+    at("check").disabled = false;
   }
-  show(result);
 }
 
 function show(result) {
@@ -83,11 +90,11 @@ function give_up(why) {
 
 function listen() {
   const drop = (event) => {
-    event.preventDefault(); // a file dropped beside the form must not replace the page
-    at("drop").classList.toggle("over", event.type === "dragover");
-    if (event.type === "drop" && event.dataTransfer.files.length && !at("form").hidden) {
-      hold(event.dataTransfer.files[0]);
-    }
+    const has_file = event.dataTransfer.types.includes("Files");
+    if (!has_file && event.target.matches("textarea, input")) return;
+    event.preventDefault(); // what is dropped beside the form must not replace the page
+    at("drop").classList.toggle("over", has_file && event.type === "dragover");
+    if (has_file && event.type === "drop" && !at("form").hidden) hold(event.dataTransfer.files[0]);
   };
   for (const kind of ["dragover", "dragleave", "drop"]) document.addEventListener(kind, drop);
   at("file").addEventListener("change", () => at("file").files.length && hold(at("file").files[0]));

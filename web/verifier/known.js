@@ -21,7 +21,7 @@ const ABC = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f200
 // Return why this browser cannot verify, or an empty text.
 async function inability() {
   if (!isSecureContext || !globalThis.crypto?.subtle) {
-    return "It offers no cryptography here. Open the page as a file, or over https.";
+    return "It offers no cryptography to this page; opened as a file or over https, it should.";
   }
   try {
     const wrong = { ...ACCEPTED, message: "73" };
@@ -30,7 +30,7 @@ async function inability() {
     if (hashes && answers.join() === "true,false,false" && "\ud800".isWellFormed() === false) return "";
     return "It gave a wrong answer to a known case.";
   } catch {
-    return "It does not know ed25519 signatures.";
+    return "It lacks what checking needs, such as ed25519 signatures.";
   }
 }
 
