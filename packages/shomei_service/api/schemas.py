@@ -63,6 +63,10 @@ def _without_nul(value: str) -> str:
     return value
 
 
+def _stripped(value: object) -> object:
+    return value.strip() if isinstance(value, str) else value
+
+
 def _object(value: object) -> dict[str, object]:
     if not isinstance(value, dict):
         raise PydanticCustomError("object", "must be an object")
@@ -91,6 +95,7 @@ MemoryIds = Annotated[
     Field(max_length=_SOURCES),
     AfterValidator(_once),
 ]
+_CODE_WORD: Final = BeforeValidator(_stripped)  # a closed code is stripped as every string is
 # A plain validator: the words in metadata are the caller's, and are not stripped.
 Metadata = Annotated[dict[str, object], PlainValidator(_object), WithJsonSchema({"type": "object"})]
 EpochSecond = Annotated[int, Field(ge=1, le=_LAST_SECOND), BeforeValidator(_whole)]
@@ -131,7 +136,7 @@ class NewMemoryBody(Shape):
     semantic_type: SemanticType = "GENERIC"
     metadata: Metadata = Field(default_factory=dict[str, object])
     derived_from: MemoryIds = Field(default_factory=list[str])
-    lawful_basis: LawfulBasis = LawfulBasis.NOT_RECORDED
+    lawful_basis: Annotated[LawfulBasis, _CODE_WORD] = LawfulBasis.NOT_RECORDED
     purposes: Codes = Field(default_factory=list[str])
     expires_at: EpochSecond | None = None
 
@@ -168,7 +173,7 @@ class UpdateBody(Shape):
 class RestrictBody(Shape):
     """Why the memory is restricted."""
 
-    reason: Ground = Ground.REQUEST
+    reason: Annotated[Ground, _CODE_WORD] = Ground.REQUEST
 
 
 class LiftQuery(Shape):
@@ -180,14 +185,14 @@ class LiftQuery(Shape):
 class DiscloseBody(Shape):
     """On what ground a memory is read outside recall, and for whom."""
 
-    ground_code: DisclosureGround
+    ground_code: Annotated[DisclosureGround, _CODE_WORD]
     recipient: Subject | None = None
 
 
 class LineageQuery(Shape):
     """Which way lineage is followed, and to how many neighbours."""
 
-    direction: Direction = Direction.OUT
+    direction: Annotated[Direction, _CODE_WORD] = Direction.OUT
     limit: Neighbours = 50
 
 
@@ -195,17 +200,17 @@ class ArtifactBody(Shape):
     """What was made from memories outside the store."""
 
     derived_from: Annotated[MemoryIds, Field(min_length=1)]
-    kind: ArtifactKind
+    kind: Annotated[ArtifactKind, _CODE_WORD]
     location_code: Code | None = None
 
 
 class HoldBody(Shape):
     """What must be preserved, on whose authority."""
 
-    scope: HoldScope
+    scope: Annotated[HoldScope, _CODE_WORD]
     memory_id: Annotated[str, StringConstraints(min_length=1, max_length=limits.ID_BYTES)] | None = None
     user_id: Subject | None = None
-    authority_code: Authority
+    authority_code: Annotated[Authority, _CODE_WORD]
     matter_ref: Annotated[str, StringConstraints(min_length=1, max_length=1024)] | None = None
     review_at: EpochSecond | None = None
     expires_at: EpochSecond | None = None
@@ -221,8 +226,8 @@ class HoldBody(Shape):
 class ReleaseQuery(Shape):
     """Why a hold ends, and that its caller knows what that sets in motion."""
 
-    release_code: Release
-    confirm: Literal["true", "false"] = "false"
+    release_code: Annotated[Release, _CODE_WORD]
+    confirm: Annotated[Literal["true", "false"], _CODE_WORD] = "false"
 
 
 class ConsentBody(Shape):
@@ -230,7 +235,7 @@ class ConsentBody(Shape):
 
     user_id: Subject
     purpose: Code
-    action: ConsentAction
+    action: Annotated[ConsentAction, _CODE_WORD]
     evidence_ref: Annotated[str, StringConstraints(min_length=1, max_length=256)] | None = None
     policy_version: Code | None = None
     channel_code: Code | None = None
@@ -276,11 +281,11 @@ class PageQuery(Shape):
 class SearchQuery(Shape):
     """How much the answer explains itself."""
 
-    explain: Literal["true", "false"] = "false"
+    explain: Annotated[Literal["true", "false"], _CODE_WORD] = "false"
 
 
 class DeleteQuery(Shape):
     """On what legal basis, and whether what was derived goes too."""
 
-    basis: Basis = Basis.UNSPECIFIED
-    derived: Literal["cascade"] | None = None
+    basis: Annotated[Basis, _CODE_WORD] = Basis.UNSPECIFIED
+    derived: Annotated[Literal["cascade"], _CODE_WORD] | None = None
