@@ -269,7 +269,7 @@ def test_words_are_found_before_vectors_are_made(embedder: Embedder | None) -> N
 
 
 def test_every_passage_of_a_long_memory_is_found(embedder: Embedder | None) -> None:
-    filler = "Nothing of note happened in the garden today. " * 60
+    filler = "Nothing of note happened in the garden today. " * 30
     memory = Memory(embedder)
     text = filler + "The spare key is hidden under the blue flowerpot. " + filler
     memory.add("diary", text)

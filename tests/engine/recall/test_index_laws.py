@@ -109,7 +109,7 @@ class WordsOnlyMachine(IndexMachine):
 
 
 LAWS = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestIndex = IndexMachine.TestCase
 TestIndex.settings = LAWS

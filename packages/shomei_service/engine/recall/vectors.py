@@ -108,7 +108,8 @@ class VectorBlocks:
             if 2 * len(rows) > _BLOCK_ROWS:
                 # Most of the block is asked for: multiplying all is quicker than picking.
                 np.copyto(scratch, block.codes)
-                products = (scratch @ query)[rows]
+                products = scratch @ query
+                products = products if len(rows) == _BLOCK_ROWS else products[rows]
             else:
                 products = block.codes[rows].astype(np.float32) @ query
             yield (
