@@ -33,7 +33,7 @@ def run_serve(_: argparse.Namespace) -> dict[str, Any]:
     _require_private_transport(settings)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold keys and plaintext
     with opened(settings, alone=True) as engine:
-        app = create_app(engine)
+        app = create_app(engine, settings=settings)
         uvicorn.Server(
             configuration(app, host=settings.host, port=settings.port, log_level=settings.log_level)
         ).run()
