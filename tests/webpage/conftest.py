@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -27,34 +26,3 @@ def page(chromium: Chromium) -> Chromium:
     chromium.open(PAGE.as_uri())
     chromium.run("ready")
     return chromium
-
-
-def shown(browser: Chromium, element: str) -> bool:
-    """Tell whether an element can be seen."""
-    return bool(browser.run(f"at({element!r}).checkVisibility()"))
-
-
-def type_into(browser: Chromium, element: str, text: str) -> None:
-    """Type or paste into a field, as a person would."""
-    browser.run(f"at({element!r}).focus()")
-    browser.call("Input.insertText", text=text)
-
-
-def submit(browser: Chromium) -> str:
-    """Press the button and return what the page then shows for it: a sheet, or what is missing."""
-    browser.run("at('check').click()")
-    said = browser.run(
-        "new Promise(done => (function look() {"
-        "  const said = at('missing').textContent || at('sheet').innerText;"
-        "  if (!at('unable').hidden) done('unable');"
-        "  if (said) done(said); else setTimeout(look, 5);"
-        "})())"
-    )
-    return str(said)
-
-
-def file_of(folder: Path, receipt: str | bytes, name: str = "receipt.json") -> Path:
-    """Write a receipt where a person would have it."""
-    path = folder / name
-    path.write_bytes(receipt if isinstance(receipt, bytes) else receipt.encode())
-    return path

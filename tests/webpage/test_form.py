@@ -12,38 +12,10 @@ from shomei_memory_verify import render
 from tests.verify import corpus
 from tests.verify.examples import EXAMPLES
 from tests.webpage.chromium import Chromium
-from tests.webpage.conftest import file_of, shown, submit, type_into
+from tests.webpage.hands import choose, drop, file_of, shown, submit, type_into
 from web.build import PAGE
 
 RECEIPT = corpus.text_of(corpus.seal(EXAMPLES["subject_closure_partial"]))
-
-
-def choose(browser: Chromium, file: Path) -> None:
-    """Choose a file in the form, and wait until it is read."""
-    root = cast("dict[str, object]", browser.call("DOM.getDocument")["root"])
-    node = browser.call("DOM.querySelector", nodeId=root["nodeId"], selector="#file")["nodeId"]
-    browser.call("DOM.setFileInputFiles", files=[str(file)], nodeId=node)
-    wait_until_held(browser)
-
-
-def drop(browser: Chromium, file: Path, on: str) -> None:
-    """Drop a file on an element, and wait until it is read."""
-    answer = browser.run(
-        f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])"
-        f"(document.querySelector({on!r}).getBoundingClientRect())"
-    )
-    x, y = cast("tuple[float, float]", answer)
-    data = {"items": [], "files": [str(file)], "dragOperationsMask": 1}
-    for kind in ("dragEnter", "dragOver", "drop"):
-        browser.call("Input.dispatchDragEvent", type=kind, x=x, y=y, data=data)
-    wait_until_held(browser)
-
-
-def wait_until_held(browser: Chromium) -> None:
-    browser.run(
-        "new Promise(done => (function look() { held ? done() : setTimeout(look, 5); })())"
-        ".then(() => new Promise(requestAnimationFrame)).then(() => null)"
-    )
 
 
 def test_a_pasted_receipt_with_its_pin(page: Chromium) -> None:

@@ -135,6 +135,19 @@ def test_damaged_receipts(page: Chromium) -> None:
     assert kinds == {"ok", "ok_unpinned", "malformed", "signature_or_hash_invalid", "public_key_mismatch"}
 
 
+def test_half_a_pair_is_refused_wherever_it_stands(page: Chromium) -> None:
+    text = corpus.text_of(corpus.seal({"n": "x"}))
+    halves = ["\ud83d", "\ude00", "\ude00\ud83d", "\\ud83d", "\\ude00", "\\ude00\\ud83d", "\\ud83d\\n\\ude00"]
+    whole = ["\U0001f600", "\\ud83d\\ude00", "\\uD83D\\uDE00"]
+    places = [',"x":"%s"}', ',"%s":1}', ',"x":[{"%s":"%s"}]}']
+    for pieces, reason in ((halves, "malformed: a lone surrogate"), (whole, "ok")):
+        texts = [text[:-1] + place.replace("%s", piece) for piece in pieces for place in places]
+        questions: list[Question] = [(text, corpus.PIN) for text in texts]
+        answers = of_page(page, questions)
+        assert answers == of_python(questions)
+        assert {answer.reason for answer in answers} == {reason}
+
+
 def test_pins(page: Chromium) -> None:
     text = corpus.text_of(corpus.seal(EXAMPLES["consent"]))
     spaces = ["\x1c", "\x85", "\xa0", "\u2003", "\u2028", "\u3000", "\ufeff", "\u200b", "\x00", "\n\t "]

@@ -84,6 +84,7 @@ function turn(is_given) {
 
 function give_up(why) {
   at("why").textContent = why;
+  at("unable").classList.add("certain");
   at("unable").hidden = false;
   at("form").hidden = true;
 }
