@@ -7,6 +7,7 @@ from ..disposal import Disposed
 from ..errors import NotFound
 from ..model import Basis, Caller, Cause, Erased, JsonObject, MemoryId, MemoryRow, Scope
 from ..parts import Engine
+from ..receipts.bodies import Schema
 from ..store import holds, lineage, memories, restrictions
 from ..store.intents import Intent
 from ..store.unit import Unit
@@ -62,7 +63,10 @@ def erase(
     disposed = disposal.carry_out(engine, caller.tenant, begun) if begun is not None else None
     if disposed is None:
         raise NotFound("no such memory")
-    return _of(disposed, memory_id)
+    joined = _of(disposed, memory_id)
+    if joined.receipt.body["schema"] == Schema.MEMORY_UPDATE:
+        raise NotFound("no such memory")  # superseded, not deleted: what it said lives on under another id
+    return joined
 
 
 def _of(disposed: Disposed, memory_id: str) -> Erased:

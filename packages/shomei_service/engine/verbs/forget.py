@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from .. import aftermath, deferral, disposal, policy, retries
 from ..disposal import Disposed
+from ..errors import CustodyUnavailable, ErasurePending
 from ..model import (
     Attested,
     Basis,
@@ -48,7 +49,7 @@ def forget(engine: Engine, caller: Caller, user_id: str) -> Forgotten:
 
     Memories under a legal hold leave recall and are owed until the last hold is released. A subject nobody
     knows is no error: the closure then says that nothing matched. Raises Invalid for a blank subject,
-    ErasurePending when it has begun and will finish by itself.
+    ErasurePending when it has begun and will finish by itself, CustodyUnavailable when nothing was changed.
     """
     caller.require(Scope.ADMIN)
     policy.require_subject(user_id)
@@ -132,8 +133,11 @@ def _request(engine: Engine, caller: Caller, user_id: str, intent: Intent) -> _R
             request = _Request(matched, list(restricted.values()), sorted(owed.values()))
             retries.keep(engine, unit, caller, _kept(intent, request))
             return request
-    for earlier in begun:  # their tombstones belong to the closed set, so their receipts come first
-        disposal.carry_out(engine, caller.tenant, earlier)
+    try:
+        for earlier in begun:  # their tombstones belong to the closed set, so their receipts come first
+            disposal.carry_out(engine, caller.tenant, earlier)
+    except ErasurePending as exc:  # theirs is under way; the request itself is not even on record
+        raise CustodyUnavailable("an earlier erasure can not be finished now; nothing was changed") from exc
     return None
 
 
