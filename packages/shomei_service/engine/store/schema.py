@@ -1,5 +1,6 @@
 """Bring a database to the newest schema, or say that it is not there. Migrations run in one transaction."""
 
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -20,6 +21,7 @@ def _config() -> Config:
     return config
 
 
+@cache
 def newest() -> str:
     """Return the id of the newest migration this code knows."""
     head = ScriptDirectory.from_config(_config()).get_current_head()
