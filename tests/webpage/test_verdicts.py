@@ -84,6 +84,15 @@ def test_no_small_order_key_signs_anything(page: Chromium) -> None:
     assert page.run(f"{json.dumps(keys)}.some((key) => is_strict_point(unhex(key, 32)))") is False
 
 
+def test_a_signature_is_below_the_order_of_the_group_whatever_the_browser_thinks(page: Chromium) -> None:
+    order = 2**252 + 27742317777372353535851937790883648493
+    scalars = [0, 1, order - 1, order, order + 1, 2**253, 2**255 - 1, 2**256 - 1]
+    point = corpus.SIGNER.verify_key.encode().hex()
+    spelt = [point + scalar.to_bytes(32, "little").hex() for scalar in scalars]
+    answers = page.run(f"{json.dumps(spelt)}.map((text) => is_strict_signature(unhex(text, 64)))")
+    assert answers == [scalar < order for scalar in scalars]
+
+
 def test_numbers_are_written_as_rfc_8785_writes_them(page: Chromium) -> None:
     lines = (corpus.VECTORS / "es6_10k.txt").read_text("utf-8").splitlines()
     doubles = [struct.unpack(">d", bytes.fromhex(line.partition(",")[0].zfill(16)))[0] for line in lines]

@@ -25,9 +25,7 @@ async function signature_fits(bytes, signature_hex, public_key_hex) {
   const signature = unhex(signature_hex, SIGNATURE_BYTES);
   const key = unhex(public_key_hex, KEY_BYTES);
   if (signature === null || key === null) return false;
-  const r = signature.subarray(0, KEY_BYTES);
-  const s = signature.subarray(KEY_BYTES);
-  if (!is_strict_point(key) || !is_strict_point(r) || number_of(s) >= GROUP_ORDER) return false;
+  if (!is_strict_point(key) || !is_strict_signature(signature)) return false;
   let imported;
   try {
     imported = await crypto.subtle.importKey("raw", key, "Ed25519", false, ["verify"]);
@@ -36,6 +34,12 @@ async function signature_fits(bytes, signature_hex, public_key_hex) {
     throw error;
   }
   return crypto.subtle.verify("Ed25519", imported, signature, bytes);
+}
+
+function is_strict_signature(signature) {
+  const r = signature.subarray(0, KEY_BYTES);
+  const s = signature.subarray(KEY_BYTES);
+  return is_strict_point(r) && number_of(s) < GROUP_ORDER;
 }
 
 // Tell whether the encoding is the canonical one, and not of a point of small order.
