@@ -139,47 +139,32 @@ class Engine:
             "actor_ref": actor,
             "commit_key_id": tenant.commit_key_id,
         }
-        attested: list[Attested] = []
         rows: list[ReceiptRow] = []
         for offset, draft in enumerate(drafts):
             seq = tenant.next_seq + offset
             log: JsonObject = {"origin": tenant.log_origin, "seq": seq, "issued_at": tenant.last_applied_at}
             body: JsonObject = {"schema": draft.schema.value, **header, "log": log, **draft.fields}
             require_content_free(body, GENERIC | tenant.policies.semantic_types)
-            statement, row = self._sign(body, draft, tenant.log_origin, seq)
-            attested.append(statement)
-            rows.append(row)
+            rows.append(self._sign(body, draft, tenant.log_origin, seq))
         if rows:
             receipts.put(unit, rows)
-        return attested
+        # Read from the stored text: whoever asks again is shown the same, byte for byte.
+        return [receipts.attested(row) for row in rows]
 
-    def _sign(self, body: JsonObject, draft: Draft, origin: str, seq: int) -> tuple[Attested, ReceiptRow]:
+    def _sign(self, body: JsonObject, draft: Draft, origin: str, seq: int) -> ReceiptRow:
         text = canonical_bytes(body)
-        receipt_hash = "sha256:" + hashlib.sha256(text).hexdigest()
         signer = self.signer
-        signature = signer.sign(text).hex() if signer else None
-        envelope: JsonObject | None = None
-        if signer and signature:
-            envelope = {
-                "schema": draft.schema.value,
-                "receipt_hash": receipt_hash,
-                "signer_id": signer.signer_id,
-                "public_key_hex": signer.public_key_hex,
-                "signature_hex": signature,
-                "body": body,
-            }
-        row = ReceiptRow(
+        return ReceiptRow(
             origin=origin,
             seq=seq,
             schema=draft.schema.value,
             memory_id=draft.about,
-            receipt_hash=receipt_hash,
+            receipt_hash="sha256:" + hashlib.sha256(text).hexdigest(),
             body=text.decode(),
             signer_id=signer.signer_id if signer else None,
             public_key_hex=signer.public_key_hex if signer else None,
-            signature_hex=signature,
+            signature_hex=signer.sign(text).hex() if signer else None,
         )
-        return Attested(body, receipt_hash, envelope), row
 
     @property
     def key_custody(self) -> str:
