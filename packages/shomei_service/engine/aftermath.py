@@ -1,7 +1,8 @@
 """What an erasure means for others: derived memories, artifacts, requests. SEMANTICS.md §8, §11."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Final, cast
 
 from . import suppression
 from .model import (
@@ -9,6 +10,7 @@ from .model import (
     Cause,
     EventKind,
     Ground,
+    Json,
     Life,
     MemoryId,
     MemoryRow,
@@ -139,7 +141,15 @@ def _closure(engine: Engine, unit: Unit, request: Request, actor: str) -> Attest
     return engine.attest(unit, [draft], actor=actor)[0]
 
 
-def recorded_closures(unit: Unit, intent_id: str) -> dict[str, Attested]:
-    """Return the first closure of the forget request that an intent carried out, from the log."""
-    closure = receipts.about(unit, bodies.Schema.SUBJECT_CLOSURE, intent_id)
-    return {} if closure is None else {intent_id: closure}
+def recorded_closures(
+    unit: Unit, request_ids: Sequence[str], erased: Iterable[Attested]
+) -> dict[str, Attested]:
+    """Return, from the log, what an intent stated of forget requests after the last row it erased."""
+    last = max(map(_place, erased), key=itemgetter(1), default=None)
+    found = {one: receipts.about(unit, bodies.Schema.SUBJECT_CLOSURE, one, after=last) for one in request_ids}
+    return {one: closure for one, closure in found.items() if closure is not None}
+
+
+def _place(receipt: Attested) -> tuple[str, int]:
+    log = cast(Mapping[str, Json], receipt.body["log"])
+    return str(log["origin"]), cast(int, log["seq"])

@@ -83,18 +83,26 @@ def intend(engine: Engine, unit: Unit, intent: Intent, rows: Sequence[MemoryRow]
     aftermath.suppress_derived(engine, unit, intent, rows)
 
 
-def fulfil(engine: Engine, tenant_id: TenantId, intent_id: str, owed: Sequence[MemoryId]) -> Disposed:
+def fulfil(
+    engine: Engine,
+    tenant_id: TenantId,
+    intent_id: str,
+    owed: Sequence[MemoryId],
+    request_ids: Sequence[str] = (),
+) -> Disposed:
     """Carry out the caller's own intent and return every proof that is owed; otherwise as `carry_out`.
 
-    Another process may have been quicker with all of it or with some: what it did is on record.
+    Owed are the memories' receipts and the closures of the requests. Another process may have been quicker
+    with all of it or with some: what it did is on record.
     """
     disposed = carry_out(engine, tenant_id, intent_id)
     erased = {one.memory_id: one for one in disposed.erased} if disposed else {}
     if disposed is not None and len(erased) == len(owed):
         return disposed
     with engine.reading(tenant_id) as unit:
-        closures = aftermath.recorded_closures(unit, intent_id)
         erased |= _recorded(unit, [memory_id for memory_id in owed if memory_id not in erased])
+        proofs = [one.receipt for one in erased.values()]
+        closures = aftermath.recorded_closures(unit, request_ids, proofs)
     return Disposed([erased[memory_id] for memory_id in owed], closures)
 
 

@@ -175,6 +175,17 @@ def defer(unit: Unit, request_id: str, ids: Sequence[tuple[MemoryId, bool]]) -> 
         )
 
 
+def waiting_for(unit: Unit, ids: Sequence[MemoryId]) -> list[str]:
+    """Return the requests that wait for any of these memories."""
+    found: set[str] = set()
+    for start in range(0, len(ids), 500):
+        query = select(deferrals.c.request_id).where(
+            deferrals.c.tenant_id == unit.tenant, deferrals.c.memory_id.in_(ids[start : start + 500])
+        )
+        found |= set(unit.connection.execute(query).scalars())
+    return sorted(found)
+
+
 def deferred_unowed(connection: Connection) -> list[tuple[TenantId, MemoryId]]:
     """Return memories of any tenant that a request waits for although nothing open owes their erasure."""
     is_owed = (

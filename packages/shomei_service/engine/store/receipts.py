@@ -86,18 +86,19 @@ def of_hashes(unit: Unit, hashes: Iterable[str]) -> dict[str, Attested]:
     return found
 
 
-def about(unit: Unit, schema: str, opaque_id: str) -> Attested | None:
-    """Return the first receipt of a schema about a memory or a forget request; None if there is none."""
-    query = (
-        select(*_COLUMNS)
-        .where(
-            receipts.c.tenant_id == unit.tenant,
-            receipts.c.memory_id == opaque_id,
-            receipts.c.schema == schema,
-        )
-        .order_by(receipts.c.seq)
+def about(
+    unit: Unit, schema: str, opaque_id: str, *, after: tuple[str, int] | None = None
+) -> Attested | None:
+    """Return the first receipt of a schema about a memory or a forget request; None if there is none.
+
+    With `after`, an origin and a sequence number, it is the first that comes later in that log.
+    """
+    query = select(*_COLUMNS).where(
+        receipts.c.tenant_id == unit.tenant, receipts.c.memory_id == opaque_id, receipts.c.schema == schema
     )
-    row = unit.connection.execute(query).mappings().first()
+    if after is not None:
+        query = query.where(receipts.c.origin == after[0], receipts.c.seq > after[1])
+    row = unit.connection.execute(query.order_by(receipts.c.seq)).mappings().first()
     return attested(record(ReceiptRow, row)) if row else None
 
 

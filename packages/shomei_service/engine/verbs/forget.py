@@ -53,9 +53,6 @@ def forget(engine: Engine, caller: Caller, user_id: str) -> Forgotten:
     """
     caller.require(Scope.ADMIN)
     policy.require_subject(user_id)
-    again = _again(engine, caller, user_id)
-    if again is not None:
-        return again
     with engine.flights.reserved() as intent_id:
         intent = disposal.new_intent(
             engine,
@@ -64,11 +61,15 @@ def forget(engine: Engine, caller: Caller, user_id: str) -> Forgotten:
             basis=Basis.SUBJECT_REQUEST,
             actor=caller.actor,
         )
-        while (request := _request(engine, caller, user_id, intent)) is None:
-            pass
+        request: _Request | None = None
+        while request is None:
+            again = _again(engine, caller, user_id)
+            if again is not None:
+                return again
+            request = _request(engine, caller, user_id, intent)
         # 4. One puncture for all of them, then tombstones and receipts in chunks, the closure last.
         owed = [row.memory_id for row in request.matched.going]
-        disposed = disposal.fulfil(engine, caller.tenant, intent_id, owed)
+        disposed = disposal.fulfil(engine, caller.tenant, intent_id, owed, [intent_id])
     return _answer(user_id, intent, request, disposed)
 
 
@@ -118,8 +119,10 @@ def plan(engine: Engine, caller: Caller, user_id: str) -> Plan:
 
 
 def _request(engine: Engine, caller: Caller, user_id: str, intent: Intent) -> _Request | None:
-    """Make the request durable; None if erasures that were under way had to end first."""
+    """Make the request durable; None if the same call came first, or erasures under way had to end first."""
     with engine.unit(caller.tenant) as unit:
+        if retries.recall(engine, unit, caller) is not None:
+            return None
         # 1. One transaction selects and marks: an add is in the set, or after it, never between.
         matched = _match(engine, unit, user_id)
         begun = sorted({row.intent_id for row in matched.leaving if row.intent_id is not None})
@@ -246,7 +249,7 @@ def _again(engine: Engine, caller: Caller, user_id: str) -> Forgotten | None:
         statements = receipts.of_hashes(unit, hashes)
     going, deferred = retries.ids(kept["ids"]), retries.ids(kept["deferred"])
     intent_id = retries.text(kept["intent"])
-    disposed = disposal.fulfil(engine, caller.tenant, intent_id, going)
+    disposed = disposal.fulfil(engine, caller.tenant, intent_id, going, [intent_id])
     closures = disposed.closures
     return Forgotten(
         subject=user_id,

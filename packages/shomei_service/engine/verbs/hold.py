@@ -24,7 +24,7 @@ from ..model import (
 )
 from ..parts import Engine
 from ..receipts import bodies
-from ..store import holds, memories, tenants
+from ..store import holds, memories, obligations, tenants
 from ..store.holds import SealedMatter
 from ..store.unit import Unit
 
@@ -68,6 +68,11 @@ def place(engine: Engine, caller: Caller, new: NewHold) -> Held:
     caller.require(Scope.ADMIN)
     if (new.memory_id is None) == (new.user_id is None):
         raise Invalid("a hold is about a memory or about a subject")
+    with engine.reading(caller.tenant) as unit:
+        again = retries.recall(engine, unit, caller)
+        if again is not None:
+            return _placed_again(unit, again)
+        tenant = tenants.get(unit)
     now = engine.clock.now()
     if new.expires_at is not None and new.expires_at <= now:
         raise Invalid("expires_at must be a time to come, in seconds since the epoch")
@@ -76,8 +81,6 @@ def place(engine: Engine, caller: Caller, new: NewHold) -> Held:
     if new.user_id is not None:
         policy.require_subject(new.user_id)
     hold_id = new_id("hold_")
-    with engine.reading(caller.tenant) as unit:
-        tenant = tenants.get(unit)
     commitments = engine.commitments(tenant)
     matter = _sealed(engine, tenant, hold_id, new.matter_ref) if new.matter_ref else None
     matter_hmac = commitments.matter(hold_id, new.matter_ref) if new.matter_ref else None
@@ -130,15 +133,24 @@ def release(
             if again is not None:
                 receipt = _statement(unit, again)
                 begun, going = retries.text(again["intent"]), retries.ids(again["ids"])
+                waiting = retries.texts(again["requests"])
             else:
                 begun = intent_id
                 receipt, going = hold_end.let_go(
                     engine, unit, hold_id, code, intent_id, actor=caller.actor, confirm=confirm
                 )
-                kept: JsonObject = {"intent": intent_id, "ids": [*going], "receipt": receipt.receipt_hash}
+                waiting = obligations.waiting_for(unit, going)
+                kept: JsonObject = {
+                    "intent": intent_id,
+                    "ids": [*going],
+                    "requests": [*waiting],
+                    "receipt": receipt.receipt_hash,
+                }
                 retries.keep(engine, unit, caller, kept)
         failpoint("hold.release_commit")
-        disposed = disposal.fulfil(engine, caller.tenant, begun, going) if going else Disposed([], {})
+        disposed = Disposed([], {})
+        if going:
+            disposed = disposal.fulfil(engine, caller.tenant, begun, going, waiting)
     return Released(hold_id, receipt, disposed)
 
 
