@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .. import policy
+from .. import policy, retries
 from ..errors import Invalid
 from ..model import Attested, Caller, DisclosureGround, Recalled, Scope
 from ..parts import Engine
@@ -28,10 +28,14 @@ def disclose(
     if recipient is not None and not 1 <= len(recipient.encode()) <= _RECIPIENT_BYTES:
         raise Invalid("recipient must be 1 to 256 bytes")
     with engine.unit(caller.tenant) as unit:
+        again = retries.recall(engine, unit, caller)
         row = policy.require_present(memories.lock(unit, memory_id))
         memory = engine.rows.recalled(caller.tenant, row)
-        reference = engine.commitments(tenants.get(unit)).recipient(recipient) if recipient else None
-        draft = bodies.disclosure(memory_id=row.memory_id, ground=ground, recipient_ref=reference)
-        receipt = engine.attest(unit, [draft], actor=caller.actor)[0]
+        receipt = retries.statement(unit, again["receipt"]) if again is not None else None
+        if receipt is None:
+            reference = engine.commitments(tenants.get(unit)).recipient(recipient) if recipient else None
+            draft = bodies.disclosure(memory_id=row.memory_id, ground=ground, recipient_ref=reference)
+            receipt = engine.attest(unit, [draft], actor=caller.actor)[0]
+            retries.keep(engine, unit, caller, {"receipt": receipt.receipt_hash})
     engine.audit.note(caller, "disclose", [memory.memory_id])
     return Disclosed(memory, receipt)

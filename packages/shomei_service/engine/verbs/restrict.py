@@ -54,9 +54,11 @@ def lift(engine: Engine, caller: Caller, memory_id: str, *, notice_sent_at: int 
         row = policy.require_present(memories.lock(unit, memory_id))
         known = restrictions.grounds_of(unit, row.memory_id)
         if Ground.DEFERRED_HOLD in known:
-            return Restricted(
+            answer = Restricted(
                 row.memory_id, restricted=True, changed=False, receipt=None, code="erasure_deferred"
             )
+            _keep(engine, unit, caller, answer)
+            return answer
         mine = sorted(known - SYSTEM_GROUNDS)
         if mine and tenants.get(unit).policies.notice_before_lift and notice_sent_at is None:
             raise Blocked("the person must be told before a restriction is lifted; give notice_sent_at")
