@@ -27,7 +27,7 @@ class PossibleProof(TypedDict):
 
 
 class AddedMemory(Proof):
-    """One memory as it was taken; null when the same call was made again after the memory was erased."""
+    """One memory as it was taken; null when the same call was made again and it may not be shown any more."""
 
     id: str
     memory: str | None

@@ -400,8 +400,9 @@ class Added:
     """The answer to an add: the id, the text as it was taken, and the receipt."""
 
     memory_id: MemoryId
-    text: str | None  # None when the call was made again after the memory was erased
+    text: str | None  # None when the call was made again and it may not be shown any more
     receipt: Attested
+    is_erased: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ def _new(body: NewMemoryBody) -> NewMemory:
 
 def _added(added: Added) -> AddedMemory:
     written = AddedMemory(id=added.memory_id, memory=added.text, event="ADD", **proof(added.receipt))
-    if added.text is None:
+    if added.is_erased:
         written["erased"] = True
     return written
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from .. import admission, limits, retries
+from .. import admission, limits, policy, retries
 from ..errors import Invalid
 from ..failpoints import failpoint
 from ..model import Added, Caller, MemoryId, NewMemory, Scope
 from ..parts import Engine
 from ..receipts import bodies
-from ..store import memories, receipts, tenants
+from ..store import memories, receipts, restrictions, tenants
 from ..store.unit import Unit
 
 
@@ -26,6 +26,9 @@ def add_batch(engine: Engine, caller: Caller, news: Sequence[NewMemory]) -> list
     if not 1 <= len(news) <= limits.BATCH_MEMORIES:
         raise Invalid("a batch holds 1 to 1000 memories")
     with engine.reading(caller.tenant) as unit:
+        again = retries.recall(engine, unit, caller)
+        if again is not None:
+            return _again(engine, unit, retries.ids(again["ids"]))
         tenant = tenants.get(unit)
     # 1. Seal before the transaction: it is work that no other writer should wait for.
     admissions = [admission.prepare(engine, tenant, new) for new in news]
@@ -45,13 +48,24 @@ def add_batch(engine: Engine, caller: Caller, news: Sequence[NewMemory]) -> list
 
 
 def _again(engine: Engine, unit: Unit, ids: Sequence[MemoryId]) -> list[Added]:
-    """Return the same answer once more; the text of what was erased since is not in it."""
+    """Return the same answer once more; the text of what was erased since is not in it.
+
+    Once a part is erased the body is compared no more, so the rest is shown only as recall shows it.
+    """
     rows = memories.live(unit, ids)
+    if len(rows) < len(ids):
+        now = engine.clock.now()
+        shown = {
+            memory_id
+            for memory_id, row in rows.items()
+            if policy.is_recallable(row, now) and not restrictions.hidden_sources(unit, memory_id, now)
+        }
+    else:
+        shown = set(rows)
     answers: list[Added] = []
     for memory_id in ids:
         receipt = receipts.about(unit, bodies.Schema.MEMORY_ADD, memory_id)
         assert receipt is not None, "an add and its receipt are one transaction"  # noqa: S101
-        row = rows.get(memory_id)
-        text = engine.rows.open_content(unit.tenant, row).text if row is not None else None
-        answers.append(Added(memory_id, text, receipt))
+        text = engine.rows.open_content(unit.tenant, rows[memory_id]).text if memory_id in shown else None
+        answers.append(Added(memory_id, text, receipt, is_erased=memory_id not in rows))
     return answers
