@@ -105,7 +105,7 @@ def _open(settings: Settings) -> Engine:
             now=SystemClock().now(),
         )
         undo.callback(custody.close)
-        store = Store.open(settings.database)
+        store = Store.existing(settings.database)
         undo.callback(store.close)
         engine = _engine(settings, store, custody, signer)
         undo.pop_all()

@@ -42,7 +42,7 @@ class Unit:
 
 
 class Store:
-    """The database, opened. Made by `create` or `open`, never by guessing which of the two is meant."""
+    """The database, opened: by `create` or as `existing`, never by guessing which of the two is meant."""
 
     def __init__(self, url: str, *, read_only: bool = False) -> None:
         self._url = make_url(url)
@@ -74,7 +74,7 @@ class Store:
     def looking(cls, url: str) -> Generator["Store"]:
         """Yield an existing database at the newest schema for reading, and leave no trace of having looked.
 
-        Raises StartRefused if there is none. Whoever may still refuse looks first and opens after.
+        Raises StartRefused if there is none. Whoever may still refuse looks first and opens `existing` after.
         """
         store = cls.existing(url, read_only=True)
         try:
@@ -83,12 +83,6 @@ class Store:
             yield store
         finally:
             store.close()
-
-    @classmethod
-    def open(cls, url: str) -> "Store":
-        """Open an existing database at the newest schema, or raise StartRefused and change nothing."""
-        with cls.looking(url):
-            return cls.existing(url)
 
     @classmethod
     def existing(cls, url: str, *, read_only: bool = False) -> "Store":
