@@ -21,9 +21,9 @@ SECRET = b"the stone is under the lamp"
 
 
 @pytest.fixture
-def ordinary(tmp_path: Path) -> Iterator[Ordinary]:
+def ordinary(folder: Path) -> Iterator[Ordinary]:
     """A store of the common design with one row in it."""
-    with closing(Ordinary(tmp_path, os.urandom(32))) as store:
+    with closing(Ordinary(folder, os.urandom(32))) as store:
         dek = os.urandom(32)
         store.put("row", seal(store.key, dek, b"row"), seal(dek, SECRET, b"row"))
         yield store
@@ -64,24 +64,24 @@ def test_the_common_design_falls_to_its_own_log(ordinary: Ordinary) -> None:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
+def home(folder: Path) -> Home:
     """An installation."""
-    return new_home(tmp_path)
+    return new_home(folder)
 
 
 def thief(home: Home, keys: Home | None = None) -> Thief:
     return Thief(home.settings.custody_store / "custody.db", (keys or home).settings.keys / "custody")
 
 
-def test_ours_does_not(home: Home, tmp_path: Path) -> None:
+def test_ours_does_not(home: Home, folder: Path) -> None:
     """With a backup from before, the custody store of today and of then, and every key there is today."""
     with home.opened() as house:
         kept = house.remember("a lamp", "bob")
         erased = [house.remember(f"stone {number}", "alice") for number in range(3)]
         erase(house.engine, house.admin, house.remember("a first stone"))  # the tree is not untouched
-    (tmp_path / "then").mkdir()
-    then = copied(home, tmp_path / "then")
-    backup = back_up(home, tmp_path / "backup.db")
+    (folder / "then").mkdir()
+    then = copied(home, folder / "then")
+    backup = back_up(home, folder / "backup.db")
     with home.opened() as house:
         later = house.remember("a later lamp", "bob")
         erase(house.engine, house.admin, erased[0])

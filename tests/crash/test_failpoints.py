@@ -20,7 +20,8 @@ from tests.crash.scenario import Step
 from tests.fakes import Home
 
 STARTS_WITHIN_S = 10  # DEV-35
-NOTHING_YET = {"add.before_commit", "e1.before"}  # dying here leaves no trace of the step
+# Dying here leaves no trace of the step, or is made good by custody's journal at the next opening.
+OUTCOMES = {"add.before_commit": False, "e1.before": None}
 ADDING = ["add.before_commit", "add.after_commit"]
 ERASING = [
     "e1.before",
@@ -31,9 +32,10 @@ ERASING = [
     "e6.after_commit",
     "answer.before",
 ]
-CHUNKED = ["e6.mid_batch:2", "e6.after_sign:3", "e6.after_commit:2"]
+ALL = [*ADDING, *ERASING]
+CHUNKED = ["e6.mid_batch:2", "e6.after_sign:3", "answer.before"]
 # In these the first death leaves an erasure for recovery to finish; it dies again at each step of that.
-FIRST_DEATHS = ["e1.after", "e2.created", "e3.after", "e4.after", "e6.after_sign"]
+FIRST_DEATHS = ["e1.after", "e6.after_sign"]
 
 
 def small_steps(stored: Stored) -> list[Step]:
@@ -50,20 +52,19 @@ def small_steps(stored: Stored) -> list[Step]:
 LARGE_STEPS: list[Step] = [["forget", "bulk"], ["add", "a new lamp", "bulk"]]
 
 
-def holds(home: Home, stored: Stored, run: Run, *, carried_out: bool) -> None:
+def holds(home: Home, stored: Stored, run: Run, *, carried_out: bool | None) -> None:
     """Open, which needs no call to recover; check; then ask for the interrupted step once more."""
     began = time.monotonic()
     with home.opened() as house:
         assert time.monotonic() - began < STARTS_WITHIN_S
-        after(house, home, stored, run, carried_out=carried_out)
+        done = after(house, home, stored, run, carried_out=carried_out)
         verb, *words = run.answers()[-1][0]
-        if verb == "erase" and carried_out:
+        if verb == "erase" and done:
             with pytest.raises(NotFound):
                 erase(house.engine, house.admin, words[0])
         if verb == "forget":
-            left = 0 if carried_out else sum(user == words[0] for _, user in stored.rows.values())
+            left = 0 if done else sum(user == words[0] for _, user in stored.rows.values())
             assert len(forget(house.engine, house.admin, words[0]).erased) == left
-        oracle.settled(house, home.settings)
 
 
 def dies(server: Server, home: Home, steps: list[Step], spec: str) -> Run:
@@ -75,41 +76,43 @@ def dies(server: Server, home: Home, steps: list[Step], spec: str) -> Run:
     return run
 
 
-@pytest.mark.parametrize("nth", [1, 2])
-@pytest.mark.parametrize("point", [*ADDING, *ERASING])
+# What an erase passes first, a forget passes second; custody's own steps are the same for both.
+CASES = [*((point, 1) for point in ALL), *((point, 2) for point in ALL if point not in CUSTODY_POINTS)]
+
+
+@pytest.mark.parametrize(("point", "nth"), CASES)
 def test_one_death(server: Server, small: Stored, folder: Path, point: str, nth: int) -> None:
     home = small.copied(folder)
     run = dies(server, home, small_steps(small), f"{point}:{nth}")
-    holds(home, small, run, carried_out=point not in NOTHING_YET)
+    holds(home, small, run, carried_out=OUTCOMES.get(point, True))
 
 
-@pytest.mark.parametrize(
-    "spec", ["e1.before", "e1.after", "e3.after", "e6.mid_batch", *CHUNKED, "answer.before"]
-)
+@pytest.mark.parametrize("spec", ["e1.before", "e3.after", *CHUNKED])
 def test_one_death_in_a_forget_of_many(server: Server, large: Stored, folder: Path, spec: str) -> None:
     home = large.copied(folder)
     run = dies(server, home, LARGE_STEPS, spec)
-    holds(home, large, run, carried_out=spec not in NOTHING_YET)
+    holds(home, large, run, carried_out=OUTCOMES.get(spec, True))
 
 
 @pytest.mark.parametrize("first", FIRST_DEATHS)
 def test_a_second_death_at_each_step_of_recovery(
-    server: Server, small: Stored, tmp_path: Path, first: str
+    server: Server, small: Stored, folder: Path, first: str
 ) -> None:
-    (tmp_path / "first").mkdir()
-    home = small.copied(tmp_path / "first")
+    (folder / "first").mkdir()
+    home = small.copied(folder / "first")
     run = dies(server, home, small_steps(small), f"{first}:2")
-    (tmp_path / "look").mkdir()
-    steps_of_recovery = recovery_hits(server, Stored(home, {}).copied(tmp_path / "look"))
+    (folder / "look").mkdir()
+    steps_of_recovery = recovery_hits(server, Stored(home, {}).copied(folder / "look"))
     assert {"boot.reerase", "e6.after_commit"} <= steps_of_recovery.keys()
     for second in sorted(steps_of_recovery):
-        (tmp_path / second).mkdir()
-        again = Stored(home, {}).copied(tmp_path / second)
+        (folder / second).mkdir()
+        again = Stored(home, {}).copied(folder / second)
         assert server.run(again, [], f"{second}:kill").code == KILLED
-        holds(again, small, run, carried_out=True)
+        with again.opened() as house:
+            after(house, again, small, run, carried_out=True)
 
 
-@pytest.mark.parametrize("second", ["e6.after_sign", "e6.mid_batch", "e6.after_commit:2"])
+@pytest.mark.parametrize("second", ["e6.after_sign", "e6.mid_batch"])
 def test_a_second_death_between_chunks(server: Server, large: Stored, folder: Path, second: str) -> None:
     home = large.copied(folder)
     run = dies(server, home, LARGE_STEPS, "e6.mid_batch")
@@ -155,14 +158,9 @@ def test_the_environment_arms_a_failpoint(small: Stored, folder: Path) -> None:
         "from shomei_service import bootstrap, settings\n"
         "with bootstrap.opened(settings.read_settings()): print('opened')"
     )
-    named = {"SHOMEI_HOME": str(home.settings.home), "SHOMEI_EMBEDDER": "none"}
-    outcomes = [
-        subprocess.run(
-            [sys.executable, "-c", script],
-            env={**os.environ, **named, **armed},
-            cwd=ROOT,
-            capture_output=True,
-        )
-        for armed in ({}, {"SHOMEI_FAILPOINTS": "boot.reerase:kill"})
-    ]
-    assert [(one.returncode, one.stdout) for one in outcomes] == [(0, b"opened\n"), (KILLED, b"")]
+    named = {"SHOMEI_HOME": str(home.settings.home), "SHOMEI_FAILPOINTS": "boot.reerase:kill"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "packages"), "SHOMEI_EMBEDDER": "none", **named}
+    ended = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True)
+    assert (ended.returncode, ended.stdout) == (KILLED, b"")
+    with home.opened() as house:
+        assert oracle.settled(house, home.settings).keys() == small.rows.keys()

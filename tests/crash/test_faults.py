@@ -41,7 +41,7 @@ def test_an_erasure_that_failed_is_finished_by_upkeep(small: Stored, folder: Pat
             erase(house.engine, house.admin, stone)
 
 
-@pytest.mark.parametrize("point", LATE)
+@pytest.mark.parametrize("point", [point for point in LATE if point not in CUSTODY_POINTS or "e3" in point])
 def test_an_erasure_that_failed_is_finished_by_a_repeat(small: Stored, folder: Path, point: str) -> None:
     """Whoever asks again takes it over, with its proof; only what was on record by then is not found."""
     home = small.copied(folder)

@@ -19,9 +19,12 @@ from shomei_service.engine.verbs.search import search
 from shomei_service.engine.verbs.status import status
 from tests import oracle
 from tests.crash.runs import KILLED, Server
-from tests.fakes import Home, new_home
+from tests.fakes import FixedClock, Home, new_home
 
 ALICE = [f"alice's kettle number {number}" for number in range(3)]
+
+
+THEN = 1_700_000_000  # long before any test: a time that only custody can give back
 
 
 def database(home: Home) -> Path:
@@ -61,9 +64,9 @@ class Story:
 
 
 @pytest.fixture
-def story(tmp_path: Path) -> Story:
+def story(folder: Path) -> Story:
     """Two tenants; since the backup a row was added, one erased, a subject forgotten; all is closed."""
-    home = new_home(tmp_path)
+    home = new_home(folder)
     with home.opened() as house:
         kept = {house.remember(text, "bob"): text for text in ("a lamp", "a ladder")}
         forgotten = {house.remember(text, "alice") for text in ALICE}
@@ -71,8 +74,9 @@ def story(tmp_path: Path) -> Story:
         stranger = house.stranger()
         theirs = add(house.engine, stranger, NewMemory("a foreign kettle", "alice"))
         kept[theirs.memory_id] = "a foreign kettle"
-        backup = back_up(home, tmp_path / "backup.db")
+        backup = back_up(home, folder / "backup.db")
         later = house.remember("a stick, later", "bob")
+        house.engine.clock = FixedClock(THEN)
         erase(house.engine, house.admin, erased)
         forget(house.engine, house.admin, "alice")
     before = oracle.read(home.settings)
@@ -108,6 +112,7 @@ def holds(story: Story) -> oracle.Records:
         assert foreign.memory.content.text == "a foreign kettle"
     records = oracle.read(story.home.settings)
     assert identities(records) == identities(story.before)
+    assert {stone["erased_at"] for stone in records.tombstones} == {THEN}
     assert all(stone["physically_purged"] for stone in records.tombstones)
     return records
 
@@ -194,12 +199,12 @@ def test_a_death_while_erasing_again(server: Server, story: Story) -> None:
     holds(story)
 
 
-def test_a_backup_of_an_erasure_under_way(server: Server, story: Story, tmp_path: Path) -> None:
+def test_a_backup_of_an_erasure_under_way(server: Server, story: Story, folder: Path) -> None:
     """The backup holds the intent; its erasure was finished, receipted and answered after it was taken."""
     holds(story)
     (victim, *_) = story.kept
     assert server.run(story.home, [["erase", victim]], "e6.before:kill").code == KILLED
-    backup = back_up(story.home, tmp_path / "under_way.db")
+    backup = back_up(story.home, folder / "under_way.db")
     with story.home.opened() as house:
         after = oracle.settled(house, story.home.settings)
     assert victim not in after
@@ -213,10 +218,10 @@ def test_a_backup_of_an_erasure_under_way(server: Server, story: Story, tmp_path
     assert all(known.get(place, receipt) == receipt for place, receipt in places(records))
 
 
-def test_a_backup_put_back_after_a_kill(server: Server, story: Story, tmp_path: Path) -> None:
+def test_a_backup_put_back_after_a_kill(server: Server, story: Story, folder: Path) -> None:
     """Nothing was closed in peace: the marks that custody keeps are enough."""
     holds(story)
-    backup = back_up(story.home, tmp_path / "again.db")
+    backup = back_up(story.home, folder / "again.db")
     (victim, *_) = story.kept
     assert server.run(story.home, [["erase", victim]], "answer.before:kill").code == KILLED
     issued = oracle.read(story.home.settings)

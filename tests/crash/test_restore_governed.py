@@ -32,14 +32,14 @@ class Story:
 
 
 @pytest.fixture
-def story(tmp_path: Path) -> Story:
+def story(folder: Path) -> Story:
     """After the backup: a hold, a forget that the hold defers in part, a restriction and a revocation."""
-    home = new_home(tmp_path)
+    home = new_home(folder)
     with home.opened() as house:
         first, second, held = (house.remember(text, "alice") for text in ALICE)
         restricted = house.remember("a lamp of bob", "bob")
         key = access.create_key(house.engine, house.admin.tenant, Scope.ADMIN)
-        backup = back_up(home, tmp_path / "backup.db")
+        backup = back_up(home, folder / "backup.db")
         hold.place(house.engine, house.admin, hold.NewHold(Authority.LITIGATION, memory_id=held))
         forget(house.engine, house.admin, "alice")
         restrict.restrict(house.engine, house.admin, restricted)
@@ -52,7 +52,7 @@ def story(tmp_path: Path) -> Story:
 def in_force(records: oracle.Records) -> dict[str, object]:
     """Return what governs, without what only a new log can change."""
     requests = [{**one, "closure_hash": None} for one in records.requests]
-    names = ("hold_id", "scope", "memory_id", "authority_code", "placed_at")
+    names = ("hold_id", "scope", "memory_id", "authority_code")
     return {
         "requests": requests,
         "deferrals": records.deferrals,
@@ -80,16 +80,16 @@ def test_everything_is_in_force_before_the_first_answer(story: Story) -> None:
     holds_again(story, story.home)
 
 
-def test_a_death_at_each_line_of_the_journal(server: Server, story: Story, tmp_path: Path) -> None:
+def test_a_death_at_each_line_of_the_journal(server: Server, story: Story, folder: Path) -> None:
     """What was replayed before a death must not hide what was still to come."""
-    (tmp_path / "look").mkdir()
-    looked = server.run(copied(story.home, tmp_path / "look"), [])
+    (folder / "look").mkdir()
+    looked = server.run(copied(story.home, folder / "look"), [])
     assert looked.code == 0, looked.errors
     lines = looked.hits["boot.journal"]
     assert lines == len(story.before.journal)
     for nth in range(1, lines + 1):
-        (tmp_path / str(nth)).mkdir()
-        home = copied(story.home, tmp_path / str(nth))
+        (folder / str(nth)).mkdir()
+        home = copied(story.home, folder / str(nth))
         assert server.run(home, [], f"boot.journal:kill:{nth}").code == KILLED
         holds_again(story, home)
 
@@ -106,7 +106,7 @@ def test_the_hold_that_came_back_ends_as_it_would_have(story: Story) -> None:
         oracle.settled(house, story.home.settings)
 
 
-def test_what_failed_is_not_done_by_a_later_opening(tmp_path: Path) -> None:
+def test_what_failed_is_not_done_by_a_later_opening(folder: Path) -> None:
     """The journal is written before the commit; a line whose unit came to nothing is taken back."""
 
     class Mute:
@@ -116,10 +116,10 @@ def test_what_failed_is_not_done_by_a_later_opening(tmp_path: Path) -> None:
         def sign(self, message: bytes) -> bytes:
             raise SigningFault("the signer could not sign")
 
-    home = new_home(tmp_path)
+    home = new_home(folder)
     with home.opened() as house:
         ids = {house.remember(text, "alice") for text in ALICE}
-        backup = back_up(home, tmp_path / "backup.db")
+        backup = back_up(home, folder / "backup.db")
         signer, house.engine.signer = house.engine.signer, Mute()
         for act in (
             lambda: forget(house.engine, house.admin, "alice"),

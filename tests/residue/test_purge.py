@@ -4,7 +4,6 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -16,15 +15,17 @@ from shomei_service.engine.upkeep import upkeep
 from shomei_service.engine.verbs.erase import erase
 from shomei_service.engine.verbs.forget import forget
 from shomei_service.engine.verbs.status import status
+from tests.crash.places import quick_folder
 from tests.fakes import Home, House, new_home
 
 PIECE = 24  # bytes of ciphertext that cannot be there by chance
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
+def home() -> Iterator[Home]:
     """A fresh installation."""
-    return new_home(tmp_path)
+    with quick_folder() as folder:
+        yield new_home(folder)
 
 
 @pytest.fixture
