@@ -59,24 +59,29 @@ def request_external_erasure(engine: Engine, unit: Unit, artifacts: Sequence[str
     if not asked:
         return
     events.append(unit, EventKind.ARTIFACT_ERASURE_REQUESTED, asked, at=now)
+    due_at = now + _ACKNOWLEDGE_WITHIN_S
+    owed = {artifact_id: new_id("obl_") for artifact_id in asked}
+    for artifact_id, obligation_id in owed.items():
+        engine.journal(unit, "erasure_asked", [artifact_id, obligation_id], codes={"due_at": due_at})
     obligations.put(
-        unit,
-        [
-            Obligation(
-                obligation_id=new_id("obl_"),
-                kind=ObligationKind.EXTERNAL_ERASURE_ACK,
-                state=ObligationState.OPEN,
-                memory_id=None,
-                subject=None,
-                purpose=None,
-                artifact_id=artifact_id,
-                cause=None,
-                requested_at=now,
-                due_at=now + _ACKNOWLEDGE_WITHIN_S,
-                ended_at=None,
-            )
-            for artifact_id in asked
-        ],
+        unit, [acknowledgement(each, artifact, at=now, due_at=due_at) for artifact, each in owed.items()]
+    )
+
+
+def acknowledgement(obligation_id: str, artifact_id: str, *, at: int, due_at: int) -> Obligation:
+    """Return what the owner of an artifact owes once the artifact was asked to be erased."""
+    return Obligation(
+        obligation_id=obligation_id,
+        kind=ObligationKind.EXTERNAL_ERASURE_ACK,
+        state=ObligationState.OPEN,
+        memory_id=None,
+        subject=None,
+        purpose=None,
+        artifact_id=artifact_id,
+        cause=None,
+        requested_at=at,
+        due_at=due_at,
+        ended_at=None,
     )
 
 
@@ -106,11 +111,11 @@ def discharge(
         memories.activate(unit, intent.successor_id, revision=revision)
 
 
-def state_closures(engine: Engine, unit: Unit, intent: Intent) -> dict[str, Attested]:
+def state_closures(engine: Engine, unit: Unit, intent_id: str, *, actor: str) -> dict[str, Attested]:
     """State what every forget request that this intent served has come to: m = e + d, cumulative."""
     closures: dict[str, Attested] = {}
-    for request in obligations.owed_by(unit, intent.intent_id):
-        closure = _closure(engine, unit, request, intent.actor)
+    for request in obligations.owed_by(unit, intent_id):
+        closure = _closure(engine, unit, request, actor)
         obligations.closed(unit, request.request_id, closure.receipt_hash)
         closures[request.request_id] = closure
     return closures

@@ -169,7 +169,7 @@ def _complete_chunk(
     erased = _retire(engine, unit, rows, intent, destroyed) if rows and destroyed else []
     if len(rows) == _CHUNK_ROWS:
         return _Chunk(erased, {}, is_last=False)
-    closures = aftermath.state_closures(engine, unit, intent)
+    closures = aftermath.state_closures(engine, unit, intent.intent_id, actor=intent.actor)
     intents.finish(unit, intent.intent_id)
     return _Chunk(erased, closures, is_last=True)
 

@@ -5,13 +5,15 @@ one that the database saw already changes nothing.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
-from . import agreement, deferral, disposal, hold_end, policy, suppression
+from . import aftermath, agreement, deferral, disposal, hold_end, policy, suppression
 from .custody import JournalEntry
 from .errors import NotFound
 from .failpoints import failpoint
 from .model import (
+    ERASURES_OWED,
     SYSTEM_ACTOR,
     Authority,
     Basis,
@@ -32,7 +34,7 @@ from .model import (
 )
 from .parts import WITHDRAWN, Engine
 from .receipts import bodies
-from .store import access, consents, holds, lineage, memories, obligations, tenants
+from .store import access, consents, holds, lineage, memories, obligations, tenants, tombstones
 from .store.consents import Consent
 from .store.obligations import Request
 from .store.unit import Unit
@@ -134,17 +136,13 @@ def _consent(engine: Engine, unit: Unit, line: JournalEntry) -> None:
 
 
 def _owed(_: Engine, unit: Unit, line: JournalEntry) -> None:
+    """Owe it again; what was erased meanwhile was erased again and is owed no more."""
     obligation_id, *memory_ids = line.ids
-    kind = ObligationKind(str(line.codes["kind"]))
     memory_id = MemoryId(memory_ids[0]) if memory_ids else None
-    if obligations.lock(unit, obligation_id) is not None:
-        return
-    if memory_id is not None and obligations.open_for(unit, [memory_id], [kind]):
-        return
     cause = _text(line.codes, "cause")
     owed = Obligation(
         obligation_id=obligation_id,
-        kind=kind,
+        kind=ObligationKind(str(line.codes["kind"])),
         state=ObligationState.OPEN,
         memory_id=memory_id,
         subject=Pseudonym(line.pseudonym) if line.pseudonym is not None else None,
@@ -155,7 +153,27 @@ def _owed(_: Engine, unit: Unit, line: JournalEntry) -> None:
         due_at=_time(line.codes, "due_at"),
         ended_at=None,
     )
+    known = obligations.lock(unit, obligation_id)
+    if known is not None:
+        if owed.cause is not None and owed.cause is not known.cause:
+            obligations.set_cause(unit, [obligation_id], owed.cause)
+        return
+    if memory_id is not None and obligations.open_for(unit, [memory_id], ERASURES_OWED):
+        return
+    if memory_id is not None and memories.find(unit, memory_id) is None:
+        stone = tombstones.of_memory(unit, memory_id)
+        if stone is None:
+            return  # it was added after the backup and is not there
+        owed = replace(owed, state=ObligationState.DONE, ended_at=stone.erased_at)
     obligations.put(unit, [owed])
+
+
+def _erasure_asked(_: Engine, unit: Unit, line: JournalEntry) -> None:
+    artifact_id, obligation_id = line.ids
+    if not lineage.request_erasure(unit, [artifact_id], at=line.at):
+        return
+    due_at = int(line.codes["due_at"])
+    obligations.put(unit, [aftermath.acknowledgement(obligation_id, artifact_id, at=line.at, due_at=due_at)])
 
 
 def _ended(state: ObligationState) -> Replay:
@@ -174,7 +192,9 @@ def _forget(engine: Engine, unit: Unit, line: JournalEntry) -> None:
 
     Where it never came to erase anything, because a crash or a restore came first, it does so now.
     """
-    request_id, *deferred = line.ids
+    request_id, *concerned = line.ids
+    deferred = [one for one in concerned if one.startswith("lm_")]
+    artifacts = [one for one in concerned if lineage.find_artifact(unit, one) is not None]
     subject = Pseudonym(str(line.pseudonym))
     if obligations.subject_of(unit, request_id) is not None:
         return
@@ -199,6 +219,7 @@ def _forget(engine: Engine, unit: Unit, line: JournalEntry) -> None:
         owed_by=request_id if going else None,
     )
     obligations.put_request(unit, request)
+    obligations.put_request_artifacts(unit, request_id, artifacts)
     obligations.defer(unit, request_id, [(row.memory_id, row.subject != subject) for row in waiting])
     if going:
         intent = disposal.new_intent(
@@ -229,6 +250,7 @@ _KINDS: Final[Mapping[str, Replay]] = {
     "hold_released": _hold_released,
     "consent": _consent,
     "owed": _owed,
+    "erasure_asked": _erasure_asked,
     "obligation_cancelled": _ended(ObligationState.CANCELLED),
     "obligation_done": _ended(ObligationState.DONE),
     "forget": _forget,

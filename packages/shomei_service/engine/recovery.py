@@ -7,17 +7,28 @@ custody store that does not fit refuses to open and is left byte for byte as it 
 from collections.abc import Sequence
 from contextlib import suppress
 
-from . import disposal, journal, upkeep
+from . import aftermath, disposal, journal, upkeep
 from .custody import EpochEntry, Seen, address
 from .custody.keytree import ROW_BITS
 from .destruction import destroy, stated
 from .errors import ErasurePending, StartRefused
 from .failpoints import failpoint
-from .model import SYSTEM_ACTOR, Cause, Life, MemoryRow, Tenant, TenantId, new_id
+from .model import (
+    ERASURES_OWED,
+    SYSTEM_ACTOR,
+    Cause,
+    Life,
+    MemoryId,
+    MemoryRow,
+    ObligationState,
+    Tenant,
+    TenantId,
+    new_id,
+)
 from .parts import Engine
 from .receipts import bodies
-from .store import memories, tenants
-from .store.unit import Store
+from .store import memories, obligations, tenants
+from .store.unit import Store, Unit
 
 
 def seen(store: Store) -> tuple[str, Seen]:
@@ -77,12 +88,16 @@ def _everyone(engine: Engine) -> list[Tenant]:
 
 
 def _returned(engine: Engine, entry: EpochEntry) -> dict[TenantId, list[MemoryRow]]:
-    """Return live rows whose keys are gone, by tenant: only a restored database has them."""
+    """Return rows, by tenant, whose keys are gone although they live: only a restored database has them.
+
+    The successor of an update counts: it lived when it was erased, whatever the backup caught of it. Rows
+    on their way out are finished by their own intents.
+    """
     with engine.store.snapshot() as connection:
         rows = memories.at_addresses(connection, entry.addresses)
     returned: dict[TenantId, list[MemoryRow]] = {}
     for tenant_id, row in rows:
-        if row.life is Life.LIVE:
+        if row.life is not Life.ERASING:
             returned.setdefault(tenant_id, []).append(row)
     return returned
 
@@ -124,3 +139,14 @@ def _reerase(engine: Engine, tenant_id: TenantId, rows: Sequence[MemoryRow], ent
         ]
         attested = engine.attest(unit, drafts, actor=SYSTEM_ACTOR)
         disposal.bury(unit, commitments, rows, attested, at=entry.at, cause=cause)
+        _discharge(engine, unit, [row.memory_id for row in rows])
+
+
+def _discharge(engine: Engine, unit: Unit, ids: Sequence[MemoryId]) -> None:
+    """What the restored database still owes for these is done, and requests that waited hear of it."""
+    owed = obligations.open_for(unit, ids, ERASURES_OWED)
+    done = [one.obligation_id for one in owed.values()]
+    obligations.end(unit, done, ObligationState.DONE, at=engine.clock.now())
+    intent_id = new_id("obl_")
+    obligations.discharge(unit, ids, intent_id)
+    aftermath.state_closures(engine, unit, intent_id, actor=SYSTEM_ACTOR)

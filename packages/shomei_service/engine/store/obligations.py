@@ -5,7 +5,16 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, RowMapping, delete, exists, func, insert, select, update
 
-from ..model import Cause, MemoryId, Obligation, ObligationKind, ObligationState, Pseudonym, TenantId
+from ..model import (
+    ERASURES_OWED,
+    Cause,
+    MemoryId,
+    Obligation,
+    ObligationKind,
+    ObligationState,
+    Pseudonym,
+    TenantId,
+)
 from .governance_tables import artifacts as artifact_table
 from .governance_tables import deferrals, obligations, request_artifacts, requests
 from .records import record
@@ -193,7 +202,7 @@ def deferred_unowed(connection: Connection) -> list[tuple[TenantId, MemoryId]]:
         .where(obligations.c.tenant_id == deferrals.c.tenant_id)
         .where(obligations.c.memory_id == deferrals.c.memory_id)
         .where(obligations.c.state == ObligationState.OPEN)
-        .where(obligations.c.kind == ObligationKind.ERASE_ON_HOLD_RELEASE)
+        .where(obligations.c.kind.in_(ERASURES_OWED))
     )
     query = select(deferrals.c.tenant_id, deferrals.c.memory_id).where(~is_owed).distinct()
     return [(TenantId(row[0]), MemoryId(row[1])) for row in connection.execute(query)]

@@ -197,7 +197,7 @@ def _record(engine: Engine, unit: Unit, intent: Intent, matched: _Matched) -> No
     engine.journal(
         unit,
         "forget",
-        [intent.intent_id, *(row.memory_id for row in matched.held)],
+        [intent.intent_id, *(row.memory_id for row in matched.held), *matched.artifacts],
         pseudonym=matched.subject,
         codes={
             "matched": count,
