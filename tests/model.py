@@ -396,10 +396,12 @@ class World:
 
     @verb
     def erase(self, memory_id: str, basis: Basis = Basis.UNSPECIFIED, *, cascade: bool = False) -> Answer:
-        """Destroy a memory; what was made from it leaves recall, or goes as well. Begun is joined. §5, §11."""
+        """Destroy a memory; what was made from it leaves recall, or goes too. Begun is joined. §5, §11."""
         begun = next((one for one in self.intents if memory_id in one.ids), None)
         if begun is not None:
             self._carry_out(begun)
+            if begun.successor is not None:
+                raise Refused("not_found")  # superseded, not deleted
             return {"erased": memory_id}
         memory = self.present(memory_id)
         if self.is_held(memory):

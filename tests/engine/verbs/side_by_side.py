@@ -4,11 +4,12 @@
 """
 
 import json
+import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,7 +43,8 @@ from shomei_service.engine.verbs import update as updating
 from shomei_service.engine.verbs.add import add
 from shomei_service.engine.verbs.search import search
 from shomei_service.engine.verbs.status import status
-from tests.fakes import FixedClock, Home, House, new_home
+from shomei_service.settings import Settings
+from tests.fakes import FixedClock, Home, new_home
 from tests.model import Life, Outcome, Owed, Receipt, Rules, World, in_order
 
 WORD = "kettle"  # in every text, so that one search finds whatever recall may show
@@ -54,44 +56,91 @@ Call = Callable[[], Answer]
 Rule = Callable[[str], Outcome]
 
 
-@dataclass(slots=True)
 class Running:
-    """An open engine that can be closed and opened again, and its clock."""
+    """An open engine that can be closed and opened again, its clock, and its database to look into."""
 
-    home: Home
-    clock: FixedClock
-    house: House | None = None
-    _closing: Any = None
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.clock = FixedClock()
+        self._opened = ExitStack()
 
     def open(self) -> None:
         """Open it as the service does, under the standing clock."""
-        self._closing = self.home.opened()
-        self.house = self._closing.__enter__()
-        self.house.engine.clock = self.clock
+        house = self._opened.enter_context(self.home.opened())
+        house.engine.clock = self.clock
+        self.engine: Any = house.engine
+        looking = sqlite3.connect(f"file:{self.database_file}?mode=ro", uri=True, isolation_level=None)
+        self.database = self._opened.enter_context(closing(looking))
+        self.database.row_factory = sqlite3.Row
 
     def close(self) -> None:
         """Close it in peace."""
-        self._closing.__exit__(None, None, None)
-        self.house = None
+        self._opened.close()
 
     @property
-    def engine(self) -> Any:
-        """The engine that is open now."""
-        assert self.house is not None
-        return self.house.engine
+    def database_file(self) -> Path:
+        """Where the database lies."""
+        return self.home.settings.data / "shomei.db"
+
+    def back_up(self) -> None:
+        """Copy the database alone, as a backup tool does."""
+        with closing(sqlite3.connect(self.home.settings.home / "backup.db")) as target:
+            self.database.backup(target)
+
+    def put_back(self, died_at: Sequence[str] = ()) -> None:
+        """Close, put the copy in the database's place, and open again: custody stays as it is.
+
+        It may die at armed failpoints first, once for each.
+        """
+        self.close()
+        for path in self.home.settings.data.glob("shomei.db*"):
+            path.unlink()
+        shutil.copy(self.home.settings.home / "backup.db", self.database_file)
+        self.database_file.chmod(0o600)
+        usual = self.home
+        for spec in died_at:
+            armed = usual.settings.model_copy(update={"failpoints": spec})
+            self.home = replace(usual, settings=armed)
+            with suppress(failpoints.InjectedError):
+                self.open()
+                self.close()
+        self.home = usual
+        self.open()
 
 
 @contextmanager
-def in_memory() -> Generator[Running]:
-    """Run an installation in memory where the machine can: nothing here is about what a disk keeps."""
-    memory = Path("/dev/shm")
-    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-        running = Running(new_home(Path(folder), lineage="on"), FixedClock())
+def in_memory(template: Home | None = None) -> Generator[Running]:
+    """Run an installation in memory where the machine can: nothing here is about what a disk keeps.
+
+    A template is copied, not opened.
+    """
+    with _folder() as folder:
+        home = new_home(folder, lineage="on") if template is None else _copied(template, folder / "home")
+        running = Running(home)
         running.open()
         try:
             yield running
         finally:
             running.close()
+
+
+@contextmanager
+def template() -> Generator[Home]:
+    """Make an installation to copy."""
+    with _folder() as folder:
+        yield new_home(folder, lineage="on")
+
+
+@contextmanager
+def _folder() -> Generator[Path]:
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+def _copied(home: Home, to: Path) -> Home:
+    shutil.copytree(home.settings.home, to)
+    return replace(home, settings=Settings.model_validate(home.settings.model_dump() | {"home": to}))
 
 
 class Verbs:
@@ -317,6 +366,7 @@ class Beside(Verbs):
         access.set_policies(self.engine(), self.tenant, policies)
         commitments = self.engine().commitments(tenant)
         self._names = {commitments.subject(name): name for name in SUBJECTS}
+        self._origin = ""
         self._seen = -1
 
     def _caller(self, scope: Scope) -> Caller:
@@ -372,17 +422,17 @@ class Beside(Verbs):
 
     def _rows(self, query: str) -> list[dict[str, Any]]:
         """Read by plain SQL what this tenant has at rest."""
-        path = self.running.home.settings.data / "shomei.db"
         where = "AND" if "WHERE" in query else "WHERE"
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
-            connection.row_factory = sqlite3.Row
-            found = connection.execute(f"{query} {where} tenant_id = ?", [self.tenant])
-            return [dict(row) for row in found]
+        found = self.running.database.execute(f"{query} {where} tenant_id = ?", [self.tenant])
+        return [dict(row) for row in found]
 
     def new_receipts(self) -> list[Receipt]:
         """Return the receipts put on the log since the last time, each authentic under the pin."""
         with self.engine().reading(self.tenant) as unit:
-            rows = receipts.page(unit, tenants.get(unit).log_origin, self._seen, 10_000)
+            origin = tenants.get(unit).log_origin
+            if origin != self._origin:  # after a restore the log begins anew
+                self._origin, self._seen = origin, -1
+            rows = receipts.page(unit, origin, self._seen, 10_000)
         for row in rows:
             assert row.seq == self._seen + 1
             self._seen = row.seq
@@ -586,6 +636,8 @@ _FIELDS: dict[str, Callable[[dict[str, Any], Mapping[Any, str]], Receipt]] = {
         body["action"],
         body["affected_count"],
     ),
+    "reerase": lambda body, _: (body["memory_id"], body["backup_detected"]),
+    "log_restart": lambda _, __: (),
     "disclosure": lambda body, _: (body["memory_id"], body["ground_code"]),
     "derived_artifact": lambda body, _: (body["artifact_id"], body["kind"], tuple(body["source_ids"])),
 }

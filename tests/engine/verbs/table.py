@@ -34,18 +34,18 @@ STATUS = {
 _COLUMNS = ("state", "policy", "outcome", "answer", "receipts", "then", "test")
 _HEAD = f"""# The state table: every verb in every state
 
-Written by `scripts/state_table` from the model in `tests/model.py`; do not edit. What each verb does to a memory in
-each state, the receipts it leaves and the state the memory is in afterwards. Each line is a test,
-`{TESTS}::test_cell[<test>]`: it puts a fresh memory into the state, runs the verb on
-the engine, and compares answer, receipts (each authentic under the pin) and everything at rest with the model. A verb
+Written by `scripts/state_table` from the model in `tests/model.py`; do not edit. What each verb does to a
+memory in each state, the receipts it leaves and the state the memory is in afterwards. Each line is a test,
+`{TESTS}::test_cell[<test>]`: it puts a fresh memory into the state, runs the verb on the engine, and
+compares answer, receipts (each authentic under the pin) and everything at rest with the model. A verb
 without a test in some state fails the build.
 
-States are names for five facts (life, grounds of restriction, holds, consent, retention); where several apply, a hold
-names the state, for it decides what may be destroyed. A memory here belongs to alice, rests on her consent to
-`support`, and is kept for a while. `foreign` is another tenant's memory, `superseded` one that an update replaced,
-`by_subject` one under a hold on everything of alice's, `deferred` one that was forgotten under a hold, `derived` bob's,
-made from alice's. In the cases `with_derived` and `cascade` the verb goes to the source, and what stands under "then"
-is the memory derived from it.
+States are names for five facts (life, grounds of restriction, holds, consent, retention); where several
+apply, a hold names the state, for it decides what may be destroyed. A memory here belongs to alice, rests
+on her consent to `support`, and is kept for a while. `foreign` is another tenant's memory, `superseded` one
+that an update replaced, `by_subject` one under a hold on everything of alice's, `deferred` one that was
+forgotten under a hold, `derived` bob's, made from alice's. In the cases `with_derived` and `cascade` the
+verb goes to the source, and what stands under "then" is the memory derived from it.
 
 | state | name |
 |---|---|

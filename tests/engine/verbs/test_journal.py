@@ -1,0 +1,189 @@
+"""What governance did since a backup is in force again when the database is put back. CUSTODY.md §4, §7.8.
+
+Each case: a state, a backup of the database, an act, the backup put back. Custody's journal then makes all that
+is at rest what the model says it was after the act, with receipts; a second opening finds nothing to do.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from shomei_service.engine.errors import Unauthenticated
+from shomei_service.engine.model import Scope, Withdrawal
+from shomei_service.engine.verbs import access
+from tests.engine.verbs import cells
+from tests.engine.verbs.cells import GRANTED, LASTS_S, WITHDRAWN, Tenant, release
+from tests.engine.verbs.side_by_side import Beside, Running
+from tests.model import Rules
+
+Act = Callable[[Tenant, str], object]
+Case = tuple[Callable[[Tenant], str], Act, Rules]
+USUAL = Rules()
+AT_ONCE, LATER = Rules(withdrawal=Withdrawal.ERASE_NOW), Rules(withdrawal=Withdrawal.ERASE_AFTER)
+
+
+def forget_twice(tenant: Tenant, _: str) -> None:
+    tenant.forget("alice")
+    tenant.forget("alice")
+
+
+def forget_and_release(tenant: Tenant, memory_id: str) -> None:
+    forget_twice(tenant, memory_id)
+    release(tenant, memory_id)
+
+
+def cancel_deferred(tenant: Tenant, _: str) -> None:
+    tenant.cancel(next(one for one in tenant.world.owed if one.memory_id is not None))
+
+
+def withdraw(tenant: Tenant, _: str) -> None:
+    tenant.consent("alice", "support", WITHDRAWN)
+
+
+def withdraw_and_regrant(tenant: Tenant, _: str) -> None:
+    tenant.consent("alice", "support", WITHDRAWN)
+    tenant.consent("alice", "support", GRANTED)
+
+
+def withdraw_and_wait(tenant: Tenant, _: str) -> None:
+    tenant.consent("alice", "support", WITHDRAWN)
+    tenant.wait(tenant.world.rules.withdrawal_days * 86_400)
+    tenant.tick()
+
+
+def expire(tenant: Tenant, _: str) -> None:
+    tenant.wait(LASTS_S)
+    tenant.tick()
+
+
+def expire_then_forget(tenant: Tenant, memory_id: str) -> None:
+    expire(tenant, memory_id)
+    tenant.forget("alice")
+
+
+def asked_and_acknowledged(tenant: Tenant, memory_id: str) -> None:
+    tenant.erase(memory_id)
+    for artifact_id in tenant.world.artifacts:
+        tenant.acknowledge(artifact_id)
+
+
+def with_derived(tenant: Tenant) -> str:
+    """Alice's memory, from which bob's was made, from which carol's and an artifact were made."""
+    memory_id = cells.active(tenant)
+    bobs = str(tenant.add("bob", sources=(memory_id,)).answer["memory_id"])
+    tenant.add("carol", sources=(bobs,))
+    tenant.register((bobs,))
+    return memory_id
+
+
+def with_derived_held(tenant: Tenant) -> str:
+    memory_id = with_derived(tenant)
+    tenant.place(subject="carol")
+    return memory_id
+
+
+def with_artifact(tenant: Tenant) -> str:
+    memory_id = cells.active(tenant)
+    tenant.register((memory_id,))
+    return memory_id
+
+
+CASES: dict[str, Case] = {
+    "restricted": (cells.active, lambda one, it: one.restrict(it), USUAL),
+    "restricted_again": (
+        cells.restricted,
+        lambda one, it: one.restrict(it, cells.Ground.LEGAL_CLAIMS),
+        USUAL,
+    ),
+    "lifted": (cells.restricted, lambda one, it: one.lift(it), USUAL),
+    "memory_held": (cells.active, lambda one, it: one.place(memory_id=it), USUAL),
+    "subject_held": (
+        cells.active,
+        lambda one, _: one.place(subject="alice", expires_at=one.world.now + 9),
+        USUAL,
+    ),
+    "hold_released": (cells.held, release, USUAL),
+    "hold_expired": (
+        cells.active,
+        lambda one, it: (one.place(memory_id=it, expires_at=one.world.now + 9), one.wait(9), one.tick()),
+        USUAL,
+    ),
+    "release_fires": (cells.deferred, release, USUAL),
+    "release_keeps": (cells.expired_and_held, lambda one, it: (one.restrict(it), release(one, it)), USUAL),
+    "withdrawn": (cells.active, withdraw, USUAL),
+    "withdrawn_and_erased": (cells.active, withdraw, AT_ONCE),
+    "withdrawn_and_owed": (cells.held, withdraw, AT_ONCE),
+    "withdrawn_for_later": (cells.active, withdraw, LATER),
+    "withdrawn_and_done": (cells.active, withdraw_and_wait, LATER),
+    "granted": (cells.consent_invalid, lambda one, _: one.consent("alice", "support", GRANTED), USUAL),
+    "regranted": (cells.held, withdraw_and_regrant, AT_ONCE),
+    "regranted_in_time": (cells.active, withdraw_and_regrant, LATER),
+    "expired_and_owed": (cells.held, expire, USUAL),
+    "expired_restricted": (cells.restricted, expire, USUAL),
+    "expired_then_forgotten": (cells.held, expire_then_forget, USUAL),
+    "erased": (cells.active, lambda one, it: one.erase(it), USUAL),
+    "erased_with_derived": (with_derived, lambda one, it: one.erase(it), USUAL),
+    "cascaded": (with_derived_held, lambda one, it: one.erase(it, cascade=True), USUAL),
+    "forgotten": (cells.active, lambda one, _: one.forget("alice"), USUAL),
+    "forgotten_under_hold": (cells.held, lambda one, _: one.forget("alice"), USUAL),
+    "forgotten_twice": (cells.held, forget_twice, USUAL),
+    "forgotten_and_released": (cells.held, forget_and_release, USUAL),
+    "forgotten_with_derived": (with_derived, lambda one, _: one.forget("alice"), USUAL),
+    "forgotten_derived_held": (with_derived_held, lambda one, _: one.forget("alice"), USUAL),
+    "cancelled": (cells.deferred, cancel_deferred, USUAL),
+    "forgotten_and_cancelled": (
+        cells.held,
+        lambda one, it: (one.forget("alice"), cancel_deferred(one, it)),
+        USUAL,
+    ),
+    "artifact_asked": (with_artifact, lambda one, it: one.erase(it), USUAL),
+    "artifact_acknowledged": (with_artifact, asked_and_acknowledged, USUAL),
+}
+
+
+def at_rest(tenant: Beside) -> None:
+    tenant.compare()
+    tenant.compare_recall()
+    for memory_id in tenant.world.memories:
+        tenant.compare_one(memory_id)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_back_in_force(running: Running, case: Case) -> None:
+    build, act, rules = case
+    tenant = Beside(running, rules)
+    target = build(tenant)
+    running.back_up()
+    act(tenant, target)
+    at_rest(tenant)
+    running.put_back()
+    at_rest(tenant)
+    tenant.new_receipts()
+    running.close()
+    running.open()
+    at_rest(tenant)
+    assert tenant.new_receipts() == []
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_death_among_the_lines_loses_none(running: Running, case: Case) -> None:
+    """Whatever line the first opening dies at, the second one goes on from there."""
+    build, act, rules = case
+    tenant = Beside(running, rules)
+    target = build(tenant)
+    running.back_up()
+    act(tenant, target)
+    running.put_back(died_at=[f"boot.journal:raise:{line}" for line in (1, 2, 3)])
+    at_rest(tenant)
+
+
+def test_a_revoked_key_stays_revoked(running: Running) -> None:
+    engine = running.engine
+    tenant = access.create_tenant(engine, "tenant").tenant_id
+    key = access.create_key(engine, tenant, Scope.DATA)
+    running.back_up()
+    access.revoke_key(engine, tenant, key.key_id)
+    for again in (running.put_back, running.close, running.open):
+        again()
+    with pytest.raises(Unauthenticated):
+        access.authenticate(running.engine, key.token)
