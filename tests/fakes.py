@@ -1,18 +1,36 @@
 """Real classes that stand in for slow or fickle ones, and a whole installation in a folder. No mocks."""
 
 import io
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 
 from shomei_memory_verify import verify_signed_receipt
 from shomei_service import bootstrap
-from shomei_service.engine.model import Attested, Caller, NewMemory, Scope, TenantId
+from shomei_service.engine.model import Attested, Caller, Json, NewMemory, Scope, TenantId
 from shomei_service.engine.parts import Engine
+from shomei_service.engine.receipts.bodies import Draft
+from shomei_service.engine.store.unit import Unit
 from shomei_service.engine.verbs import access
 from shomei_service.engine.verbs.add import add
 from shomei_service.settings import Settings
+
+# Every receipt that an engine opened here has issued, and the pin it must verify under.
+ISSUED: list[tuple[dict[str, Json], str]] = []
+
+
+def _take_down_receipts(engine: Engine) -> None:
+    attest = engine.attest
+
+    def attest_and_note(unit: Unit, drafts: Sequence[Draft], *, actor: str) -> list[Attested]:
+        attested = attest(unit, drafts, actor=actor)
+        if engine.signer is not None:
+            pin = engine.signer.public_key_hex
+            ISSUED.extend((dict(one.envelope), pin) for one in attested if one.envelope is not None)
+        return attested
+
+    engine.attest = attest_and_note
 
 
 @dataclass(slots=True)
@@ -40,6 +58,7 @@ class Home:
     def opened(self) -> Generator["House"]:
         """Open it as the service does, recovery included; the development notice is kept quiet."""
         with redirect_stderr(io.StringIO()), bootstrap.opened(self.settings) as engine:
+            _take_down_receipts(engine)
             admin = access.authenticate(engine, self.admin_token)
             yield House(engine, admin, access.authenticate(engine, self.data_token), self.pin)
 
