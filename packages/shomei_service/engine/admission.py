@@ -179,15 +179,15 @@ def _require_sources(engine: Engine, unit: Unit, sources: Sequence[str]) -> None
 def _inherited(unit: Unit, new: NewMemory) -> NewMemory:
     """A derived memory expires with its earliest source and is for no more than all of them are for."""
     ends = [new.expires_at] if new.expires_at is not None else []
-    purposes = set(new.purposes)
+    declared = [frozenset(new.purposes)] if new.purposes else []
     for source in new.derived_from:
         row = memories.find(unit, source)
         if row is not None and row.expires_at is not None:
             ends.append(row.expires_at)
-        declared = set(consents.purposes_of(unit, source))
-        if declared:
-            purposes = purposes & declared if purposes else declared
-    return replace(new, expires_at=min(ends, default=None), purposes=tuple(sorted(purposes)))
+        purposes = consents.purposes_of(unit, source)
+        declared += [frozenset(purposes)] if purposes else []
+    common = declared[0].intersection(*declared[1:]) if declared else frozenset[str]()
+    return replace(new, expires_at=min(ends, default=None), purposes=tuple(sorted(common)))
 
 
 def _has_consent(unit: Unit, tenant: Tenant, new: NewMemory, subject: Pseudonym | None) -> bool:

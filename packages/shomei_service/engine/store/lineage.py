@@ -89,10 +89,15 @@ def sources_of(unit: Unit, derived_id: str) -> list[str]:
 
 def made_from(unit: Unit, ids: Sequence[str]) -> list[str]:
     """Return what was made directly from any of these."""
-    query = select(edges.c.derived_id).where(
-        edges.c.tenant_id == unit.tenant, edges.c.kind == EdgeKind.DERIVED_FROM, edges.c.source_id.in_(ids)
-    )
-    return sorted(set(unit.connection.execute(query).scalars()))
+    found: set[str] = set()
+    for start in range(0, len(ids), 500):
+        query = select(edges.c.derived_id).where(
+            edges.c.tenant_id == unit.tenant,
+            edges.c.kind == EdgeKind.DERIVED_FROM,
+            edges.c.source_id.in_(ids[start : start + 500]),
+        )
+        found |= set(unit.connection.execute(query).scalars())
+    return sorted(found)
 
 
 def closure(unit: Unit, ids: Sequence[str]) -> list[str]:
@@ -164,17 +169,19 @@ def find_artifact(unit: Unit, artifact_id: str) -> Artifact | None:
 
 def request_erasure(unit: Unit, ids: Sequence[str], *, at: int) -> list[str]:
     """Ask the owners of artifacts to erase them; return those that were not asked before."""
-    fresh = select(artifacts.c.artifact_id).where(
-        artifacts.c.tenant_id == unit.tenant,
-        artifacts.c.artifact_id.in_(ids),
-        artifacts.c.erasure_requested_at.is_(None),
-    )
-    asked = list(unit.connection.execute(fresh).scalars())
-    unit.connection.execute(
-        update(artifacts)
-        .where(artifacts.c.tenant_id == unit.tenant, artifacts.c.artifact_id.in_(asked))
-        .values(erasure_requested_at=at)
-    )
+    asked: list[str] = []
+    for start in range(0, len(ids), 500):
+        done = unit.connection.execute(
+            update(artifacts)
+            .where(
+                artifacts.c.tenant_id == unit.tenant,
+                artifacts.c.artifact_id.in_(ids[start : start + 500]),
+                artifacts.c.erasure_requested_at.is_(None),
+            )
+            .values(erasure_requested_at=at)
+            .returning(artifacts.c.artifact_id)
+        )
+        asked += done.scalars()
     return sorted(asked)
 
 

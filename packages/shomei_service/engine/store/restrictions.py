@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import CTE, Select, cast, delete, func, insert, literal, select, text, union_all, update
 
 from ..model import EdgeKind, Ground, Life, MemoryId
-from .governance_tables import edges, grounds
+from .governance_tables import artifacts, edges, grounds
 from .tables import memories
 from .unit import Unit
 
@@ -114,4 +114,14 @@ def hidden_sources(unit: Unit, derived_id: str, now: int) -> bool:
         )
         .exists()
     )
-    return unit.connection.execute(select(above.c.source_id).where(~in_recall).limit(1)).first() is not None
+    in_use = (
+        select(literal(1))
+        .where(
+            artifacts.c.tenant_id == unit.tenant,
+            artifacts.c.artifact_id == above.c.source_id,
+            artifacts.c.erasure_requested_at.is_(None),
+        )
+        .exists()
+    )
+    hidden = select(above.c.source_id).where(~in_recall, ~in_use).limit(1)
+    return unit.connection.execute(hidden).first() is not None
