@@ -5,10 +5,11 @@ than lose one. Strict, the event is durable before anything is told.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
-from .errors import AuditUnavailable, Fault
+from .errors import AuditUnavailable, Blocked, Fault, Held
 from .model import Caller, Clock, MemoryId, Scope, TenantId
 from .store import audit
 from .store.audit import Access
@@ -26,6 +27,7 @@ class Audit:
         self._clock = clock
         self._strict = strict
         self._lock = threading.Lock()
+        self._flushing = threading.Lock()
         self._waiting: dict[TenantId, list[Access]] = {}
         self._count = 0
 
@@ -57,8 +59,21 @@ class Audit:
             self._waiting.setdefault(caller.tenant, []).append(access)
             self._count += 1
 
+    @contextmanager
+    def refusals(self, caller: Caller, verb: str, memory_id: str) -> Generator[None]:
+        """Take it down when a hold or the memory's state forbids what is asked. SEMANTICS.md §14."""
+        try:
+            yield
+        except (Held, Blocked) as refused:
+            self.note(caller, verb, [MemoryId(memory_id)], outcome=refused.code)
+            raise
+
     def flush(self) -> None:
-        """Write what waits; what can not be written waits on."""
+        """Write what waits, in order; what can not be written waits on."""
+        with self._flushing:  # so that whoever flushed may read all that was noted before
+            self._flush()
+
+    def _flush(self) -> None:
         with self._lock:
             taken, self._waiting, self._count = self._waiting, {}, 0
         try:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from .. import agreement, deferral, disposal, policy, retries
-from ..errors import Invalid
 from ..model import (
     ERASURES_OWED,
     Attested,
@@ -105,7 +104,9 @@ def listing(engine: Engine, caller: Caller, user_id: str) -> list[Consent]:
     caller.require(Scope.ADMIN)
     policy.require_subject(user_id)
     with engine.reading(caller.tenant) as unit:
-        return consents.of_subject(unit, engine.commitments(tenants.get(unit)).subject(user_id))
+        found = consents.of_subject(unit, engine.commitments(tenants.get(unit)).subject(user_id))
+    engine.audit.note(caller, "consents", count=len(found))
+    return found
 
 
 def _row(engine: Engine, new: NewConsent, subject: Pseudonym, evidence: str | None) -> Consent:
@@ -132,8 +133,9 @@ def _require_codes(new: NewConsent, policies: Policies) -> None:
         policy.require_registered(
             [new.channel_code], policies.channel_codes, "channel_code must be registered for the tenant"
         )
-    if new.evidence_ref is not None and not 1 <= len(new.evidence_ref.encode()) <= _EVIDENCE_BYTES:
-        raise Invalid("evidence_ref must be 1 to 256 bytes")
+    policy.require_reference(
+        new.evidence_ref, largest=_EVIDENCE_BYTES, message="evidence_ref must be 1 to 256 bytes"
+    )
 
 
 def _follow_up(

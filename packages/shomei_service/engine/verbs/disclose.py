@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from .. import policy, retries
-from ..errors import Invalid
 from ..model import Attested, Caller, DisclosureGround, Recalled, Scope
 from ..parts import Engine
 from ..receipts import bodies
@@ -25,8 +24,13 @@ def disclose(
 ) -> Disclosed:
     """Return the memory in whatever state it is kept. Raise NotFound when it is not."""
     caller.require(Scope.ADMIN)
-    if recipient is not None and not 1 <= len(recipient.encode()) <= _RECIPIENT_BYTES:
-        raise Invalid("recipient must be 1 to 256 bytes")
+    policy.require_reference(recipient, largest=_RECIPIENT_BYTES, message="recipient must be 1 to 256 bytes")
+    # 1. On record before anything is told: without the audit nothing is, and no receipt says that it was.
+    with engine.reading(caller.tenant) as unit:
+        retries.recall(engine, unit, caller)  # a key that was used for another request comes before 404
+        present = policy.require_present(memories.find(unit, memory_id))
+    engine.audit.note(caller, "disclose", [present.memory_id])
+    # 2. The receipt and the reading are one transaction.
     with engine.unit(caller.tenant) as unit:
         again = retries.recall(engine, unit, caller)
         row = policy.require_present(memories.lock(unit, memory_id))
@@ -37,5 +41,4 @@ def disclose(
             draft = bodies.disclosure(memory_id=row.memory_id, ground=ground, recipient_ref=reference)
             receipt = engine.attest(unit, [draft], actor=caller.actor)[0]
             retries.keep(engine, unit, caller, {"receipt": receipt.receipt_hash})
-    engine.audit.note(caller, "disclose", [memory.memory_id])
     return Disclosed(memory, receipt)

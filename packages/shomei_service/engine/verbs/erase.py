@@ -27,7 +27,11 @@ def erase(
     erasure; ErasurePending when it has begun and will finish by itself.
     """
     caller.require(Scope.ADMIN)
-    with engine.flights.reserved() as intent_id, engine.flights.reserved() as derived_intent_id:
+    with (
+        engine.audit.refusals(caller, "erase", memory_id),
+        engine.flights.reserved() as intent_id,
+        engine.flights.reserved() as derived_intent_id,
+    ):
         intent = disposal.new_intent(
             engine, intent_id, cause=Cause.DELETE_REQUEST, basis=basis, actor=caller.actor
         )

@@ -4,10 +4,13 @@ from dataclasses import replace
 
 from .. import admission, disposal, policy, retries
 from ..admission import Admission, Standing
+from ..custody import Punctured
+from ..errors import Blocked, IntegrityFault, NotFound
 from ..model import (
     Basis,
     Caller,
     Cause,
+    Content,
     EdgeKind,
     JsonObject,
     Life,
@@ -32,14 +35,14 @@ def update(engine: Engine, caller: Caller, memory_id: str, text: str) -> Updated
     caller.require(Scope.ADMIN)
     policy.require_text(text)
     # 1. Seal the successor before the transaction: it is work no other writer should wait for.
-    with engine.reading(caller.tenant) as unit:
+    with engine.audit.refusals(caller, "update", memory_id), engine.reading(caller.tenant) as unit:
         again = retries.recall(engine, unit, caller)
         if again is not None:
             return _again(engine, caller, again, text)
         row = _require_updatable(engine, unit, memories.find(unit, memory_id))
         tenant = tenants.get(unit)
         purposes = consents.purposes_of(unit, memory_id)
-    content = engine.rows.open_content(caller.tenant, row)
+    content = _opened(engine, caller, row)
     new = NewMemory(
         text=text,
         user_id=content.user_id,
@@ -49,7 +52,7 @@ def update(engine: Engine, caller: Caller, memory_id: str, text: str) -> Updated
         purposes=purposes,
     )
     successor = admission.prepare(engine, tenant, new)
-    with engine.flights.reserved() as intent_id:
+    with engine.audit.refusals(caller, "update", memory_id), engine.flights.reserved() as intent_id:
         intent = disposal.new_intent(
             engine,
             intent_id,
@@ -79,6 +82,16 @@ def _again(engine: Engine, caller: Caller, kept: JsonObject, text: str) -> Updat
     intent_id, ids = retries.text(kept["intent"]), retries.ids(kept["ids"])
     disposed = disposal.fulfil(engine, caller.tenant, intent_id, ids)
     return Updated(MemoryId(retries.text(kept["successor"])), ids[0], text, disposed.erased[0].receipt)
+
+
+def _opened(engine: Engine, caller: Caller, row: MemoryRow) -> Content:
+    """Return what the predecessor holds: its governance is carried over. Damaged bytes can not be."""
+    try:
+        return engine.rows.open_content(caller.tenant, row)
+    except Punctured:
+        raise NotFound("no such memory") from None  # erased while it was read
+    except IntegrityFault:
+        raise Blocked("the memory does not permit this now") from None
 
 
 def _require_updatable(engine: Engine, unit: Unit, row: MemoryRow | None) -> MemoryRow:
