@@ -141,7 +141,7 @@ class Desk:
 
 
 @contextmanager
-def open_desk() -> Iterator[Desk]:
+def open_desk(**settings: object) -> Iterator[Desk]:
     """Open a house under a standing clock; afterwards everything that was handed out stands in the log.
 
     It lies in memory where the machine can: nothing here is about what a disk keeps.
@@ -149,7 +149,7 @@ def open_desk() -> Iterator[Desk]:
     memory = Path("/dev/shm")
     with (
         TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder,
-        open_house(Path(folder)) as house,
+        open_house(Path(folder), **settings) as house,
     ):
         engine = house.engine
         assert engine.signer is not None

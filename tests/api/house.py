@@ -89,8 +89,8 @@ def call(
 
 
 @contextmanager
-def open_house(home: Path, signer: str = "local-file") -> Iterator[House]:
-    installed = new_home(home, signer=signer)
+def open_house(home: Path, **settings: object) -> Iterator[House]:
+    installed = new_home(home, **settings)
     with installed.opened() as opened, start_blocking_portal() as portal:
         engine = opened.engine
         revoked = access.create_key(engine, installed.tenant, Scope.ADMIN)
