@@ -62,6 +62,7 @@ def recover(engine: Engine) -> None:
     failpoint("boot.reerase")
     for tenant_id, rows, entry in returned:
         _reerase(engine, tenant_id, rows, entry)
+        failpoint("boot.reerase")
     journal.replay(engine)
     journal.owe_what_is_deferred(engine)
     # What can not end now stays out of recall and is tried again; it is no reason to keep the rest closed.
