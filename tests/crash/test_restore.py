@@ -194,8 +194,9 @@ def test_a_backup_restored_twice(server: Server, story: Story, ending: str) -> N
 
 
 def test_a_death_while_erasing_again(server: Server, story: Story) -> None:
-    for _ in range(2):
-        assert server.run(story.home, [], "boot.reerase:kill").code == KILLED
+    """Before the first epoch's rows, after them, and after the second's: it is taken up where it was left."""
+    for nth in (1, 2, 2):
+        assert server.run(story.home, [], f"boot.reerase:kill:{nth}").code == KILLED
     holds(story)
 
 
@@ -223,12 +224,15 @@ def test_a_backup_put_back_after_a_kill(server: Server, story: Story, folder: Pa
     holds(story)
     backup = back_up(story.home, folder / "again.db")
     (victim, *_) = story.kept
-    assert server.run(story.home, [["erase", victim]], "answer.before:kill").code == KILLED
+    steps = [["add", "a stick", "bob"], ["erase", victim]]
+    assert server.run(story.home, steps, "e6.before:kill").code == KILLED
     issued = oracle.read(story.home.settings)
     put_back(story.home, backup)
     with story.home.opened() as house:
         assert victim not in oracle.settled(house, story.home.settings)
+    records = oracle.read(story.home.settings)
     known = dict(places(issued))
-    assert all(
-        known.get(one, receipt) == receipt for one, receipt in places(oracle.read(story.home.settings))
-    )
+    assert all(known.get(place, receipt) == receipt for place, receipt in places(records))
+    restart = log_of(records, story.home.tenant)[-2]["statement"]
+    last = log_of(issued, story.home.tenant)[-1]
+    assert (restart["previous_origin"], restart["previous_next_seq"]) == (last["origin"], last["seq"] + 1)

@@ -65,6 +65,7 @@ class Background:
 def test_erasers_of_one_row_get_one_receipt(house: House, home: Home, erasers: int) -> None:
     for _ in range(4):
         memory_id = house.remember("a stone", "alice")
+        failpoints.arm("e1.after:delay")  # whoever began is held up: nobody may take the proof meanwhile
         outcomes = at_once(*[partial(erase, house.engine, house.admin, memory_id)] * erasers)
         proofs = [one for one in outcomes if isinstance(one, Erased)]
         assert len(proofs) == 1
