@@ -30,7 +30,17 @@ from .receipts import bodies
 from .receipts.bodies import Draft, KeyDestruction
 from .receipts.commitments import Commitments
 from .receipts.content_free import require_content_free
-from .store import intents, memories, obligations, receipts, replays, restrictions, tenants, tombstones
+from .store import (
+    consents,
+    intents,
+    memories,
+    obligations,
+    receipts,
+    replays,
+    restrictions,
+    tenants,
+    tombstones,
+)
 from .store.intents import Intent
 from .store.unit import Unit
 
@@ -215,6 +225,7 @@ def bury(
     ids = [row.memory_id for row in rows]
     memories.remove(unit, ids)
     restrictions.drop(unit, ids)
+    consents.drop_purposes(unit, ids)
     replays.forget(unit, ids)
     tombstones.put(
         unit,

@@ -137,6 +137,12 @@ def require_query(query: str) -> None:
         raise TooLarge("query is longer than 4 KiB")
 
 
+def require_reference(text: str | None, *, largest: int, message: LiteralString) -> None:
+    """Raise Invalid for a reference that is empty, longer than its bound in bytes or not text at all."""
+    if text is not None and not 1 <= _utf8_length(text) <= largest:
+        raise Invalid(message)
+
+
 def _require_metadata(metadata: Mapping[str, Json]) -> None:
     if len(metadata) > limits.METADATA_KEYS:
         raise Invalid("metadata has more than 32 keys")

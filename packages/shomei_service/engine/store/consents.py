@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from ..model import ConsentAction, LawfulBasis, Life, MemoryId, Pseudonym
 from .governance_tables import consents
@@ -108,6 +108,30 @@ def set_consented(unit: Unit, ids: Sequence[MemoryId], *, consented: bool) -> No
             update(memories)
             .where(memories.c.tenant_id == unit.tenant, memories.c.memory_id.in_(ids[start : start + 500]))
             .values(consented=consented)
+        )
+
+
+def set_unrecorded(unit: Unit, *, consented: bool) -> None:
+    """Record whether the tenant's memories may be used that rest on no stated basis."""
+    unit.connection.execute(
+        update(memories)
+        .where(
+            memories.c.tenant_id == unit.tenant,
+            memories.c.lawful_basis == LawfulBasis.NOT_RECORDED,
+            memories.c.consented.is_not(consented),
+        )
+        .values(consented=consented)
+    )
+
+
+def drop_purposes(unit: Unit, ids: Sequence[MemoryId]) -> None:
+    """Forget what erased memories were for."""
+    for start in range(0, len(ids), 500):
+        unit.connection.execute(
+            delete(memory_purposes).where(
+                memory_purposes.c.tenant_id == unit.tenant,
+                memory_purposes.c.memory_id.in_(ids[start : start + 500]),
+            )
         )
 
 

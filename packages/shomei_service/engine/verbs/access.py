@@ -11,7 +11,7 @@ from ..custody import address
 from ..errors import Invalid, NotFound, Unauthenticated
 from ..model import Caller, Policies, Scope, Tenant, TenantId, new_id
 from ..parts import Engine
-from ..store import access, tenants
+from ..store import access, consents, tenants
 from ..store.access import ApiKey
 
 _TOKEN: Final = re.compile(r"shm_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
@@ -114,6 +114,7 @@ def set_policies(engine: Engine, tenant_id: TenantId, policies: Policies) -> Non
     with engine.unit(tenant_id) as unit:
         tenants.get(unit)
         tenants.set_policies(unit, policies)
+        consents.set_unrecorded(unit, consented=not policies.consent_required)
 
 
 def list_tenants(engine: Engine) -> list[Tenant]:

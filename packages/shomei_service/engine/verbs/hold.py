@@ -76,8 +76,9 @@ def place(engine: Engine, caller: Caller, new: NewHold) -> Held:
     now = engine.clock.now()
     if new.expires_at is not None and new.expires_at <= now:
         raise Invalid("expires_at must be a time to come, in seconds since the epoch")
-    if new.matter_ref is not None and not 1 <= len(new.matter_ref.encode()) <= _MATTER_BYTES:
-        raise Invalid("matter_ref must be 1 to 1024 bytes")
+    policy.require_reference(
+        new.matter_ref, largest=_MATTER_BYTES, message="matter_ref must be 1 to 1024 bytes"
+    )
     if new.user_id is not None:
         policy.require_subject(new.user_id)
     hold_id = new_id("hold_")

@@ -44,8 +44,8 @@ def graph(
         raise Invalid("limit is out of range")
     now = engine.clock.now()
     with engine.reading(caller.tenant) as unit:
-        centre = _node(unit, memory_id, now)
-        if centre is None or not (centre.recallable or Scope.ADMIN in caller.scopes):
+        centre = _node(unit, caller, memory_id, now)
+        if centre is None:
             raise NotFound("no such memory")
         engine.audit.note(caller, "lineage", [MemoryId(memory_id)])
         found = lineage.touching(
@@ -61,7 +61,7 @@ def graph(
             other = edge.source_id if edge.derived_id == memory_id else edge.derived_id
             if other not in neighbours and len(neighbours) == limit:
                 return Graph([centre, *neighbours.values()], edges, truncated=True)
-            node = neighbours.get(other) or _node(unit, other, now)
+            node = neighbours.get(other) or _node(unit, caller, other, now)
             if node is not None:
                 neighbours[other] = node
                 edges.append(edge)
@@ -76,7 +76,13 @@ def neighbors(
     return Graph(whole.nodes[1:], whole.edges, whole.truncated)
 
 
-def _node(unit: Unit, node_id: str, now: int) -> Node | None:
+def _node(unit: Unit, caller: Caller, node_id: str, now: int) -> Node | None:
+    """Return what there is under an id, as far as the caller may know of it."""
+    node = _any_node(unit, node_id, now)
+    return node if node is not None and (node.recallable or Scope.ADMIN in caller.scopes) else None
+
+
+def _any_node(unit: Unit, node_id: str, now: int) -> Node | None:
     if node_id.startswith("artifact:"):
         artifact = lineage.find_artifact(unit, node_id)
         if artifact is None:
