@@ -219,6 +219,23 @@ def test_a_backup_of_an_erasure_under_way(server: Server, story: Story, folder: 
     assert all(known.get(place, receipt) == receipt for place, receipt in places(records))
 
 
+def test_a_backup_of_an_update_under_way(server: Server, story: Story, folder: Path) -> None:
+    """The successor, which the backup holds where nobody sees it yet, was erased after all was done."""
+    holds(story)
+    (victim, *_) = story.kept
+    steps = [["update", victim, "a brighter lamp"]]
+    assert server.run(story.home, steps, "e6.before:kill").code == KILLED
+    backup = back_up(story.home, folder / "under_way.db")
+    with story.home.opened() as house:
+        texts = oracle.settled(house, story.home.settings)
+        (successor,) = [one for one, text in texts.items() if text == "a brighter lamp"]
+        erase(house.engine, house.admin, successor)
+    put_back(story.home, backup)
+    with story.home.opened() as house:
+        assert oracle.settled(house, story.home.settings).keys() == texts.keys() - {successor}
+        assert status(house.engine, house.data, successor).failures == ("erased",)
+
+
 def test_a_backup_put_back_after_a_kill(server: Server, story: Story, folder: Path) -> None:
     """Nothing was closed in peace: the marks that custody keeps are enough."""
     holds(story)

@@ -5,13 +5,14 @@ erasures, holds, and what holds deferred; what only the database knew goes back 
 """
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, rule, run_state_machine_as_test
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, multiple, rule, run_state_machine_as_test
 
 from shomei_service.engine import failpoints
 from shomei_service.engine.errors import ErasurePending, Held, NotFound
@@ -24,6 +25,7 @@ from shomei_service.engine.verbs.erase import erase
 from shomei_service.engine.verbs.forget import forget
 from shomei_service.engine.verbs.search import search
 from shomei_service.engine.verbs.status import status
+from shomei_service.engine.verbs.update import update
 from tests import oracle
 from tests.crash.places import quick_folder
 from tests.crash.runs import copied
@@ -111,6 +113,7 @@ class Restores(RuleBasedStateMachine):
         self.folder = self.ending.enter_context(quick_folder())
         self.count = 0
         self.model = Model()
+        self.successors: list[str] = []
         self.issued: dict[tuple[str, int], str] = {}
         self.home = copied(self.template, self.fresh())
         self.opened = ExitStack()
@@ -223,24 +226,55 @@ class Restores(RuleBasedStateMachine):
             self.opened.close()
             self.reopen()
 
-    @rule(memory_id=memories, point=st.sampled_from(LATE))
-    def die_while_erasing(self, memory_id: str, point: str) -> None:
+    @rule(memory_id=memories, word=words)
+    def update(self, memory_id: str, word: str) -> None:
         memory = self.model.present.get(memory_id)
         if memory is None or memory_id in self.model.held:
             return
+        text = f"a {word} of {memory.subject}"
+        updated = update(self.house.engine, self.tenant(memory.tenant), memory_id, text)
+        assert authentic(updated.receipt, self.home.pin)
+        self.succeed(memory_id, replace(memory, word=word))
+
+    def succeed(self, memory_id: str, successor: Memory) -> None:
+        """Know the successor, the one row that is new, and that its predecessor is erased."""
+        self.model.erase({memory_id})
+        texts = oracle.settled(self.house, self.home.settings)
+        (new,) = texts.keys() - self.model.present.keys()
+        self.model.present[new] = successor
+        self.successors.append(new)
+
+    @rule(target=memories, number=st.integers(min_value=0, max_value=99))
+    def take_up_a_successor(self, number: int) -> object:
+        return self.successors[number % len(self.successors)] if self.successors else multiple()
+
+    @rule(target=backups, memory_id=memories, point=st.sampled_from(LATE), updating=st.booleans())
+    def die_on_the_way(self, memory_id: str, point: str, updating: bool) -> object:
+        """Die in an erase or an update, with a backup of the database at that very moment."""
+        memory = self.model.present.get(memory_id)
+        if memory is None or memory_id in self.model.held:
+            return multiple()
+        asked = (self.house.engine, self.tenant(memory.tenant), memory_id)
+        text = f"a {memory.word} of {memory.subject}"
+        act = partial(update, *asked, text) if updating else partial(erase, *asked)
         failpoints.arm(f"{point}:raise")
         with pytest.raises((ErasurePending, InjectedError)):
-            erase(self.house.engine, self.tenant(memory.tenant), memory_id)
+            act()
         failpoints.disarm()
+        backup = back_up(self.home, self.fresh() / "backup.db")
         self.model.erase({memory_id})
-        self.die()
+        self.die(memory if updating else None, memory_id)
+        return backup, dict(self.model.present)  # what began there is finished whenever it is put back
 
-    def die(self) -> None:
+    def die(self, successor: Memory | None = None, predecessor: str = "") -> None:
         """Go on from what lies on the disk at this moment; the process that died never comes back."""
         died = copied(self.home, self.fresh())
         self.opened.close()
         self.home = died
-        self.reopen()
+        self.house = self.opened.enter_context(self.home.opened())
+        if successor is not None:
+            self.succeed(predecessor, successor)
+        self.compare()
 
     @rule(target=backups)
     def back_up(self) -> tuple[Path, dict[str, Memory]]:
