@@ -59,12 +59,13 @@ def graph(
         edges: list[Edge] = []
         for edge in found:
             other = edge.source_id if edge.derived_id == memory_id else edge.derived_id
+            node = neighbours.get(other) or _node(unit, caller, other, now)
+            if node is None:
+                continue  # before the count: a full page must not tell of what may not be seen
             if other not in neighbours and len(neighbours) == limit:
                 return Graph([centre, *neighbours.values()], edges, truncated=True)
-            node = neighbours.get(other) or _node(unit, caller, other, now)
-            if node is not None:
-                neighbours[other] = node
-                edges.append(edge)
+            neighbours[other] = node
+            edges.append(edge)
     return Graph([centre, *neighbours.values()], edges, truncated=len(found) > limits.LINEAGE_NODES * 2)
 
 
