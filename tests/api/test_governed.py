@@ -573,7 +573,11 @@ def test_lineage_after_updates_deletes_and_forgetting(desk: Desk) -> None:
     stone_a, stone_b = (node(one, "tombstone", recallable=False) for one in (a, b))
     newest = {"type": "supersedes", "from": c, "to": b}
     made = {"type": "derived_from", "from": d, "to": c}
-    assert lineage(desk, c, "out", key=desk.house.data)["nodes"] == [node(c), stone_b]
+    assert lineage(desk, c, "out")["nodes"] == [node(c), stone_b]
+    # A data key is not told of what it may not see, not even that there was more.
+    for limit in (0, 50):
+        seen = lineage(desk, c, "out", limit=limit, key=desk.house.data)
+        assert (seen["nodes"], seen["edges"], seen["truncated"]) == ([node(c)], [], False)
     assert lineage(desk, c, "in")["edges"] == [made]
     both = lineage(desk, c, "both")
     assert both["nodes"][0] == node(c)
