@@ -496,7 +496,7 @@ class World:
 
     def _ask(self, artifacts: Iterable[str]) -> None:
         for one in artifacts:
-            if not self.artifacts[one].is_asked:
+            if not self.artifacts[one].is_asked and not self.artifacts[one].is_acknowledged:
                 self.artifacts[one].is_asked = True
                 self.owed.append(Owed(ACKNOWLEDGE, artifact_id=one, due_at=self.now + MONTH))
 

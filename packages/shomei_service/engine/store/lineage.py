@@ -168,7 +168,7 @@ def find_artifact(unit: Unit, artifact_id: str) -> Artifact | None:
 
 
 def request_erasure(unit: Unit, ids: Sequence[str], *, at: int) -> list[str]:
-    """Ask the owners of artifacts to erase them; return those that were not asked before."""
+    """Ask the owners of artifacts to erase them; return those neither asked before nor known to be erased."""
     asked: list[str] = []
     for start in range(0, len(ids), 500):
         done = unit.connection.execute(
@@ -177,6 +177,7 @@ def request_erasure(unit: Unit, ids: Sequence[str], *, at: int) -> list[str]:
                 artifacts.c.tenant_id == unit.tenant,
                 artifacts.c.artifact_id.in_(ids[start : start + 500]),
                 artifacts.c.erasure_requested_at.is_(None),
+                artifacts.c.acknowledged_at.is_(None),
             )
             .values(erasure_requested_at=at)
             .returning(artifacts.c.artifact_id)
