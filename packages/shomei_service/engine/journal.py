@@ -54,6 +54,8 @@ def replay(engine: Engine) -> None:
         for line in lines:
             failpoint("boot.journal")
             with engine.unit(TenantId(line.tenant)) as unit:
+                if line.seq <= tenants.journal_seen(unit.connection, lock=True):
+                    continue  # the process that wrote it has just committed what it says
                 # A tenant made after the backup is not there to be governed.
                 if unit.tenant in known and line.seq not in withdrawn and line.kind != WITHDRAWN:
                     _KINDS[line.kind](engine, unit, line)

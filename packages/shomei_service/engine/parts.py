@@ -119,6 +119,7 @@ class Engine:
         """
         if self.is_replaying:
             return
+        tenants.journal_seen(unit.connection, lock=True)  # another process's replay waits for our commit
         number = self.custody.journal_append(
             tenant=unit.tenant, kind=kind, ids=ids, pseudonym=pseudonym, codes=codes, at=self.clock.now()
         )

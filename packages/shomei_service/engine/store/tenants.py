@@ -40,9 +40,10 @@ def advance_journal(connection: Connection, number: int) -> None:
     connection.execute(update(table).where(table.c.journal_seq < number).values(journal_seq=number))
 
 
-def journal_seen(connection: Connection) -> int:
-    """Return the newest journal line that is true here."""
-    return connection.execute(select(installation.c.journal_seq)).scalar_one()
+def journal_seen(connection: Connection, *, lock: bool = False) -> int:
+    """Return the newest journal line that is true here; locked, no other unit is between line and commit."""
+    query = select(installation.c.journal_seq)
+    return connection.execute(query.with_for_update() if lock else query).scalar_one()
 
 
 def put(connection: Connection, tenant: Tenant) -> None:
