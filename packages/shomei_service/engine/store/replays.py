@@ -1,9 +1,10 @@
 """Results of calls that carried an Idempotency-Key, content-free. SEMANTICS.md §16."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, insert, select, tuple_, update
+from sqlalchemy import Connection, delete, func, insert, select, tuple_, update
 
 from ..model import MemoryId
 from .governance_tables import replay_memories, replays
@@ -24,7 +25,8 @@ class Replay:
 
 
 def find(unit: Unit, actor: str, route: str, key_hmac: str) -> Replay | None:
-    """Return the call this caller made with this key on this route."""
+    """Return the call this caller made with this key on this route; until the unit ends, nobody makes it."""
+    _take_turn(unit, actor, route, key_hmac)
     query = select(replays).where(
         replays.c.tenant_id == unit.tenant,
         replays.c.actor == actor,
@@ -33,6 +35,13 @@ def find(unit: Unit, actor: str, route: str, key_hmac: str) -> Replay | None:
     )
     row = unit.connection.execute(query).mappings().first()
     return record(Replay, row) if row else None
+
+
+def _take_turn(unit: Unit, *call: str) -> None:
+    """Wait for whoever makes the same call now; on SQLite one writer waits for another anyway."""
+    if unit.connection.dialect.name == "postgresql":
+        name = hashlib.sha256("\n".join((unit.tenant, *call)).encode()).digest()
+        unit.connection.execute(select(func.pg_advisory_xact_lock(int.from_bytes(name[:8], signed=True))))
 
 
 def put(unit: Unit, replay: Replay, about: Sequence[MemoryId]) -> None:

@@ -1,6 +1,6 @@
 """Update a memory: revoke and recreate. SEMANTICS.md §9 (GDPR Art. 16)."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from .. import admission, disposal, policy, retries
 from ..admission import Admission, Standing
@@ -18,6 +18,7 @@ from ..model import (
     MemoryRow,
     NewMemory,
     Scope,
+    Tenant,
     Updated,
 )
 from ..parts import Engine
@@ -36,22 +37,21 @@ def update(engine: Engine, caller: Caller, memory_id: str, text: str) -> Updated
     policy.require_text(text)
     # 1. Seal the successor before the transaction: it is work no other writer should wait for.
     with engine.audit.refusals(caller, "update", memory_id), engine.reading(caller.tenant) as unit:
-        again = retries.recall(engine, unit, caller)
-        if again is not None:
-            return _again(engine, caller, again, text)
-        row = _require_updatable(engine, unit, memories.find(unit, memory_id))
-        tenant = tenants.get(unit)
-        purposes = consents.purposes_of(unit, memory_id)
-    content = _opened(engine, caller, row)
+        found = retries.recall(engine, unit, caller) or _look(engine, unit, memory_id)
+    if not isinstance(found, _Predecessor):
+        return _finish(engine, caller, found, text)
+    content = _opened(engine, caller, found.row)
+    if content is None:
+        return _finish(engine, caller, _made_meanwhile(engine, caller), text)
     new = NewMemory(
         text=text,
         user_id=content.user_id,
         semantic_type=content.semantic_type,
         metadata=content.metadata,
-        lawful_basis=row.lawful_basis,
-        purposes=purposes,
+        lawful_basis=found.row.lawful_basis,
+        purposes=found.purposes,
     )
-    successor = admission.prepare(engine, tenant, new)
+    successor = admission.prepare(engine, found.tenant, new)
     with engine.audit.refusals(caller, "update", memory_id), engine.flights.reserved() as intent_id:
         intent = disposal.new_intent(
             engine,
@@ -63,33 +63,58 @@ def update(engine: Engine, caller: Caller, memory_id: str, text: str) -> Updated
         )
         with engine.unit(caller.tenant) as unit:
             again = retries.recall(engine, unit, caller)
-            if again is not None:
-                return _again(engine, caller, again, text)
-            # 2. Ask again under the lock, then store the successor where nobody sees it yet.
-            row = _require_updatable(engine, unit, memories.lock(unit, memory_id))
-            _store_pending(unit, row, successor)
-            disposal.intend(engine, unit, intent, [row])
-            successor_id = successor.row.memory_id
-            kept: JsonObject = {"intent": intent_id, "ids": [row.memory_id], "successor": successor_id}
-            retries.keep(engine, unit, caller, kept, about=[successor_id])
+            if again is None:
+                # 2. Ask again under the lock, then store the successor where nobody sees it yet.
+                row = _require_updatable(engine, unit, memories.lock(unit, memory_id))
+                _store_pending(unit, row, successor)
+                disposal.intend(engine, unit, intent, [row])
+                successor_id = successor.row.memory_id
+                begun: JsonObject = {"intent": intent_id, "ids": [row.memory_id], "successor": successor_id}
+                retries.keep(engine, unit, caller, begun, about=[successor_id])
+                again = begun
         # 3. Destroy the predecessor's key; tombstone, receipt and live successor come together.
-        disposed = disposal.fulfil(engine, caller.tenant, intent_id, [row.memory_id])
-    return Updated(successor.row.memory_id, row.memory_id, text, disposed.erased[0].receipt)
+        return _finish(engine, caller, again, text)
 
 
-def _again(engine: Engine, caller: Caller, kept: JsonObject, text: str) -> Updated:
-    """Finish what the same call began, or return what it came to."""
+@dataclass(frozen=True, slots=True)
+class _Predecessor:
+    """What an update starts from."""
+
+    row: MemoryRow
+    tenant: Tenant
+    purposes: tuple[str, ...]
+
+
+def _look(engine: Engine, unit: Unit, memory_id: str) -> _Predecessor:
+    row = _require_updatable(engine, unit, memories.find(unit, memory_id))
+    return _Predecessor(row, tenants.get(unit), consents.purposes_of(unit, memory_id))
+
+
+def _finish(engine: Engine, caller: Caller, kept: JsonObject, text: str) -> Updated:
+    """Carry out what this call or the same one before it began, and return what it came to."""
     intent_id, ids = retries.text(kept["intent"]), retries.ids(kept["ids"])
     disposed = disposal.fulfil(engine, caller.tenant, intent_id, ids)
     return Updated(MemoryId(retries.text(kept["successor"])), ids[0], text, disposed.erased[0].receipt)
 
 
-def _opened(engine: Engine, caller: Caller, row: MemoryRow) -> Content:
-    """Return what the predecessor holds: its governance is carried over. Damaged bytes can not be."""
+def _made_meanwhile(engine: Engine, caller: Caller) -> JsonObject:
+    """Return what the same call, which was quicker, began. Raise NotFound when somebody else erased."""
+    with engine.reading(caller.tenant) as unit:
+        again = retries.recall(engine, unit, caller)
+    if again is None:
+        raise NotFound("no such memory")
+    return again
+
+
+def _opened(engine: Engine, caller: Caller, row: MemoryRow) -> Content | None:
+    """Return what the predecessor holds: its governance is carried over. Damaged bytes can not be.
+
+    None if it was erased while it was read.
+    """
     try:
         return engine.rows.open_content(caller.tenant, row)
     except Punctured:
-        raise NotFound("no such memory") from None  # erased while it was read
+        return None
     except IntegrityFault:
         raise Blocked("the memory does not permit this now") from None
 
