@@ -20,6 +20,7 @@ from shomei_service.engine.upkeep import upkeep
 from shomei_service.engine.verbs.add import add
 from tests.api.desk import DAY, Desk, open_desk
 from tests.api.house import UNKNOWN, House
+from tests.engine.custody.postgres import programs, server
 from tests.fakes import new_home
 
 M = "/v1/memories"
@@ -147,8 +148,8 @@ def test_made_again_it_is_one_effect_and_the_same_bytes(desk: Desk, route: str) 
     assert len(desk.log()) == before + made.receipts
 
 
-@every_call
-def test_ten_at_once_are_one_effect_and_the_same_bytes(desk: Desk, route: str) -> None:
+def ten_at_once(desk: Desk, route: str) -> None:
+    """Make a call ten times at once: one effect, and one answer for whoever is not told to wait."""
     made, retry = CALLS[route](desk), fresh_key()
     before = len(desk.log())
     with ThreadPoolExecutor(10) as threads:
@@ -162,6 +163,23 @@ def test_ten_at_once_are_one_effect_and_the_same_bytes(desk: Desk, route: str) -
         else:
             assert (answer.status_code, answer.content) == (last.status_code, last.content)
     assert any(answer.is_success for answer in answers)
+
+
+@every_call
+def test_ten_at_once_are_one_effect_and_the_same_bytes(desk: Desk, route: str) -> None:
+    ten_at_once(desk, route)
+
+
+@pytest.mark.skipif(programs() is None, reason="must: there is no PostgreSQL on this machine")
+def test_where_writers_do_not_queue_it_is_the_same() -> None:
+    binaries = programs()
+    assert binaries is not None
+    with (
+        server(binaries) as running,
+        open_desk(database_url=running.database("main"), custody_url=running.database("custody")) as desk,
+    ):
+        for route in CALLS:
+            ten_at_once(desk, route)
 
 
 def another(route: str, made: Made) -> Made:
