@@ -1,8 +1,8 @@
 """What governance did since a backup is in force again when the database is put back. CUSTODY.md §4, §7.8.
 
 Each case: a state, a backup of the database, an act, the backup put back. Custody's journal then makes
-all that
-is at rest what the model says it was after the act, with receipts; a second opening finds nothing to do.
+all that is at rest what the model says it was after the act, with receipts; a second opening finds
+nothing to do.
 """
 
 from collections.abc import Callable
