@@ -84,6 +84,7 @@ STATUS: Final[Mapping[type[EngineError], int]] = {
     errors.Held: 423,
     TooOften: 429,
     errors.Unsupported: 501,
+    errors.LineageUnsupported: 501,
     errors.CustodyUnavailable: 503,
     errors.StorageUnavailable: 503,
     errors.ErasurePending: 503,

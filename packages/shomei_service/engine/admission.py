@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from . import limits, policy
-from .errors import Blocked, Invalid, NotFound, Unsupported
+from .errors import Blocked, Invalid, LineageUnsupported, NotFound
 from .model import (
     Added,
     ConsentAction,
@@ -61,7 +61,7 @@ def prepare(engine: Engine, tenant: Tenant, new: NewMemory) -> Admission:
     """
     policy.require_admissible(new, tenant.policies, now=engine.clock.now())
     if new.derived_from and not engine.options.lineage:
-        raise Unsupported("lineage is switched off for this installation")
+        raise LineageUnsupported("lineage is switched off for this installation")
     commitments = engine.commitments(tenant)
     memory_id = MemoryId(new_id("lm_"))
     row = engine.rows.seal(

@@ -101,6 +101,12 @@ class Unsupported(Refusal):
     code = "unsupported"
 
 
+class LineageUnsupported(Unsupported):
+    """Lineage is switched off."""
+
+    code = "lineage_unsupported"
+
+
 class CustodyUnavailable(Fault):
     """Key custody does not answer; nothing was changed."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, Literal, cast
 
-from ...engine.errors import Blocked, NotFound, Unsupported
+from ...engine.errors import Blocked, LineageUnsupported, NotFound
 from ...engine.model import Scope
 from ...engine.store.lineage import Edge
 from ...engine.verbs import artifact, lineage
@@ -88,7 +88,7 @@ OPERATIONS: Final = (
         body=Nothing,
         query=LineageQuery,
         lane=Lane.READ,
-        refused={Unsupported: {}},
+        refused={LineageUnsupported: {}},
     ),
     Operation(
         method="GET",
@@ -99,7 +99,7 @@ OPERATIONS: Final = (
         body=Nothing,
         query=LineageQuery,
         lane=Lane.READ,
-        refused={Unsupported: {}},
+        refused={LineageUnsupported: {}},
     ),
     Operation(
         method="POST",
@@ -110,7 +110,7 @@ OPERATIONS: Final = (
         body=ArtifactBody,
         query=Nothing,
         lane=Lane.REMEMBER,
-        refused={NotFound: {}, Blocked: {}, Unsupported: {}},
+        refused={NotFound: {}, Blocked: {}, LineageUnsupported: {}},
     ),
     Operation(
         method="POST",

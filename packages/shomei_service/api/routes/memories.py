@@ -2,7 +2,7 @@
 
 from typing import Final, cast
 
-from ...engine.errors import Blocked, Held, NotFound, Unsupported
+from ...engine.errors import Blocked, Held, LineageUnsupported, NotFound
 from ...engine.model import Added, JsonObject, NewMemory, Recalled, Scope
 from ...engine.verbs import add, erase, read, status
 from ..answers import AddAnswer, AddedMemory, DeleteAnswer, Memory, PageAnswer, StatusAnswer, proof
@@ -107,7 +107,7 @@ OPERATIONS: Final = (
         body=NewMemoryBody,
         query=Nothing,
         lane=Lane.REMEMBER,
-        refused={NotFound: {}, Blocked: {}, Unsupported: {}},
+        refused={NotFound: {}, Blocked: {}, LineageUnsupported: {}},
     ),
     Operation(
         method="POST",
@@ -120,7 +120,7 @@ OPERATIONS: Final = (
         lane=Lane.BATCH,
         allowance=BATCH,
         weigh=lambda body: len(body.memories),
-        refused={NotFound: {}, Blocked: {}, Unsupported: {}},
+        refused={NotFound: {}, Blocked: {}, LineageUnsupported: {}},
     ),
     Operation(
         method="GET",

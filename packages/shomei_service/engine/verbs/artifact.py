@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .. import limits, policy, retries
-from ..errors import Blocked, Invalid, NotFound, Unsupported
+from ..errors import Blocked, Invalid, LineageUnsupported, NotFound
 from ..model import (
     ArtifactKind,
     Attested,
@@ -39,11 +39,11 @@ def register(
     """Record that something outside the store was made from memories or artifacts.
 
     Raises NotFound for an unknown source, Blocked for one out of recall, Invalid for a location code that is
-    not registered, Unsupported where lineage is switched off.
+    not registered, LineageUnsupported where that is switched off.
     """
     caller.require(Scope.DATA)
     if not engine.options.lineage:
-        raise Unsupported("lineage is switched off for this installation")
+        raise LineageUnsupported("lineage is switched off for this installation")
     if not 1 <= len(derived_from) <= limits.SOURCES or len(set(derived_from)) != len(derived_from):
         raise Invalid("derived_from names 1 to 100 different sources")
     now = engine.clock.now()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from .. import limits, policy
-from ..errors import Invalid, NotFound, Unsupported
+from ..errors import Invalid, LineageUnsupported, NotFound
 from ..model import Caller, Direction, MemoryId, Scope
 from ..parts import Engine
 from ..store import lineage, memories, restrictions, tombstones
@@ -35,11 +35,11 @@ def graph(
     """Return the immediate provenance of a memory; `limit` counts neighbours, 0 to 100.
 
     A data key sees recallable memories only, an admin key all of them, erased ones as tombstones. Raises
-    NotFound, Invalid for a limit out of range, Unsupported where lineage is switched off.
+    NotFound, Invalid for a limit out of range, LineageUnsupported where that is switched off.
     """
     caller.require(Scope.DATA)
     if not engine.options.lineage:
-        raise Unsupported("lineage is switched off for this installation")
+        raise LineageUnsupported("lineage is switched off for this installation")
     if not 0 <= limit <= limits.LINEAGE_NODES:
         raise Invalid("limit is out of range")
     now = engine.clock.now()
