@@ -5,6 +5,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -19,7 +20,7 @@ from shomei_service.engine.model import Basis, DisclosureGround, Ground
 from shomei_service.engine.verbs import access
 from shomei_service.engine.verbs.update import update
 from tests.api.desk import CODES, DAY, Desk, open_desk
-from tests.api.house import UNKNOWN, fields_of, without_id
+from tests.api.house import UNKNOWN, fields_of, open_house, without_id
 
 M = "/v1/memories"
 MARK = "ZQ7-0a41c7d2"
@@ -676,6 +677,58 @@ def test_artifacts_elsewhere_are_registered_called_back_and_acknowledged(desk: D
 )
 def test_refused_artifacts(desk: Desk, body: object, refused: tuple[int, dict[str, object]]) -> None:
     assert desk.refused("POST", "/v1/artifacts", body) == refused
+
+
+def test_without_lineage_everything_else_goes_on() -> None:
+    off = (501, {"code": "lineage_unsupported"})
+    with open_desk(lineage="off") as plain:
+        memory_id = plain.add("no lineage here", user_id="moe")
+        for view in ("graph", "neighbors"):
+            for one in (memory_id, UNKNOWN):
+                assert plain.refused("GET", f"{M}/{one}/lineage/{view}") == off
+        derived = {"messages": "x", "derived_from": [memory_id]}
+        assert plain.refused("POST", M, derived) == off
+        assert plain.refused("POST", f"{M}/batch", {"memories": [derived]}) == off
+        assert plain.refused("POST", "/v1/artifacts", {"derived_from": [memory_id], "kind": "report"}) == off
+        updated = plain.done("PUT", f"{M}/{memory_id}", {"data": "still none"})["results"][0]["id"]
+        assert found(plain, "none") == [updated]
+        assert plain.done("POST", "/v1/forget", {"user_id": "moe"})["erased_ids"] == [updated]
+
+
+def test_without_a_signer_statements_are_unsigned_and_all_there(tmp_path: Path) -> None:
+    with open_house(tmp_path, signer="none") as house:
+
+        def done(method: str, url: str, body: object = None) -> dict[str, Any]:
+            answer = house.call(method, url, key=house.admin, body=body)
+            assert answer.is_success, answer.text
+            assert "signature_hex" not in answer.text
+            assert "signed" not in answer.text.replace('"signed_receipts":[]', "")
+            return answer.json()
+
+        memory_id = house.add("unsigned", "ned")
+        memory_id = done("PUT", f"{M}/{memory_id}", {"data": "still unsigned"})["results"][0]["id"]
+        assert done("POST", f"{M}/{memory_id}/restrict", {})["receipt"]["action"] == "applied"
+        hold = done(
+            "POST", "/v1/holds", {"scope": "subject", "user_id": "ned", "authority_code": "litigation"}
+        )
+        forgotten = done("POST", "/v1/forget", {"user_id": "ned"})
+        assert forgotten["closure_receipt"]["disposition"] == "deferred"
+        url = f"/v1/holds/{hold['hold_id']}?release_code=matter_closed&confirm=true"
+        released = done("DELETE", url)
+        assert released["erased_ids"] == [memory_id]
+        assert released["closures"][0]["closure_receipt"]["disposition"] == "complete"
+        kinds = [one["receipt"]["schema"].split(".")[1] for one in done("GET", "/v1/receipts")["results"]]
+        assert kinds == [
+            "memory_add",
+            "memory_update",
+            "restriction",
+            "legal_hold",
+            "restriction",
+            "subject_closure",
+            "legal_hold",
+            "vector_delete",
+            "subject_closure",
+        ]
 
 
 # ---- What holds for every route
