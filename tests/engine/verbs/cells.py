@@ -20,6 +20,7 @@ from tests.engine.verbs.side_by_side import Alone, Beside
 from tests.model import Outcome, Rules, State
 
 GRANTED, WITHDRAWN = ConsentAction.GRANTED, ConsentAction.WITHDRAWN
+S0, S1, S2, S3, S4, S5, S6, S7, S8 = State
 UNKNOWN = "lm_" + "0" * 32
 LASTS_S = 1_000  # how long each memory here is kept
 Tenant = Alone | Beside
@@ -124,21 +125,29 @@ def superseded(tenant: Tenant) -> str:
     return memory_id
 
 
+def superseding(tenant: Tenant) -> str:
+    """Its update has begun and is not finished: the successor is there and nobody sees it."""
+    memory_id = active(tenant)
+    with tenant.custody_down():
+        tenant.update(memory_id)
+    return memory_id
+
+
 def derived(tenant: Tenant) -> str:
     """Bob's memory, made from one of alice's."""
     return str(tenant.add("bob", sources=(active(tenant),)).answer["memory_id"])
 
 
 COLUMNS: dict[State, Build] = {
-    State.UNKNOWN: unknown,
-    State.ACTIVE: active,
-    State.HELD: held,
-    State.RESTRICTED: restricted,
-    State.RESTRICTED_AND_HELD: restricted_and_held,
-    State.CONSENT_INVALID: consent_invalid,
-    State.EXPIRED: expired,
-    State.ERASING: erasing,
-    State.ERASED: erased,
+    S0: unknown,
+    S1: active,
+    S2: held,
+    S3: restricted,
+    S4: restricted_and_held,
+    S5: consent_invalid,
+    S6: expired,
+    S7: erasing,
+    S8: erased,
 }
 
 
@@ -209,84 +218,112 @@ def _case(
     return Cell(row, state, build, act or ROWS[row], case, rules or Rules())
 
 
-def _variants() -> Iterable[Cell]:
-    s1, s2, s3, s4 = State.ACTIVE, State.HELD, State.RESTRICTED, State.RESTRICTED_AND_HELD
-    s5, s6, s8 = State.CONSENT_INVALID, State.EXPIRED, State.ERASED
+def _every_row() -> Iterable[Cell]:
+    """Further ways into a state, for every verb."""
     for row, act in ROWS.items():
-        yield Cell(row, State.UNKNOWN, foreign, act, "foreign")
-        yield Cell(row, s8, superseded, act, "superseded")
-        yield Cell(row, s2, held_by_subject, act, "by_subject")
-        yield Cell(row, s4, deferred, act, "deferred")
-        yield Cell(row, s1, derived, act, "derived")
+        yield Cell(row, S0, foreign, act, "foreign")
+        yield Cell(row, S1, derived, act, "derived")
+        yield Cell(row, S2, held_by_subject, act, "by_subject")
+        yield Cell(row, S4, deferred, act, "deferred")
+        yield Cell(row, S7, superseding, act, "superseding")
+        yield Cell(row, S8, superseded, act, "superseded")
+
+
+def _ways_out() -> Iterable[Cell]:
+    """Erasing, updating, forgetting, releasing."""
     for basis in Basis:
-        yield _case("delete", s3, f"preserved_{basis}", preserved, _erase_on(basis))
-    yield _case("delete", s1, "with_derived", _with_derived, lambda one, it: one.erase(_source(one, it)))
-    yield _case(
-        "delete", s1, "cascade", _with_derived, lambda one, it: one.erase(_source(one, it), cascade=True)
-    )
-    yield _case(
-        "delete",
-        s2,
-        "cascade_held",
-        _with_derived_held,
-        lambda one, it: one.erase(_source(one, it), cascade=True),
-    )
-    yield _case("update", s1, "with_derived", _with_derived, lambda one, it: one.update(_source(one, it)))
-    yield _case("restrict", s3, "new_ground", restricted, _restrict_as(Ground.SECURITY_QUARANTINE))
-    yield _case("restrict", s4, "new_ground", restricted_and_held, _restrict_as(Ground.LEGAL_CLAIMS))
+        yield _case("delete", S3, f"preserved_{basis}", preserved, _erase_on(basis))
+    yield _case("delete", S1, "with_derived", _with_derived, _erase_source(cascade=False))
+    yield _case("delete", S1, "cascade", _with_derived, _erase_source(cascade=True))
+    yield _case("delete", S2, "cascade_held", _with_derived_held, _erase_source(cascade=True))
+    yield _case("update", S1, "with_derived", _with_derived, lambda one, it: one.update(_source(one, it)))
+    yield _case("forget", S3, "preserved", preserved)
+    yield _case("forget", S2, "retention_owed", expired_and_held)
+    yield _case("release", S4, "unconfirmed", deferred, lambda one, it: release(one, it, confirm=False))
+    yield _case("release", S2, "one_of_two", _held_twice)
+    yield _case("release", S4, "one_of_two", _deferred_held_twice)
+    yield _case("release", S2, "retention_owed", expired_and_held)
+    yield _case("release", S4, "restricted_retention_owed", _expired_held_restricted)
+    yield _case("retention", S6, "kept_by_policy", expired, rules=Rules(erase_when_expired=False))
+    for state, build in ((S1, active), (S2, held), (S7, erasing)):
+        yield _case("forget", state, "custody_down", build, _while_down(ROWS["forget"]))
+    for row, state, build in (
+        ("delete", S1, active),
+        ("delete", S7, erasing),
+        ("update", S1, active),
+        ("restrict", S1, active),
+        ("release", S4, deferred),
+    ):
+        yield _case(row, state, "custody_down", build, _while_down(ROWS[row]))
+
+
+def _restrictions() -> Iterable[Cell]:
+    """Grounds, notices, disclosure."""
+    yield _case("restrict", S3, "new_ground", restricted, _restrict_as(Ground.SECURITY_QUARANTINE))
+    yield _case("restrict", S4, "new_ground", restricted_and_held, _restrict_as(Ground.LEGAL_CLAIMS))
     for ground in Ground:
-        yield _case("restrict", s1, ground.value, active, _restrict_as(ground))
-    yield _case("unrestrict", s3, "two_grounds", _twice_restricted)
-    yield _case("unrestrict", s3, "notice_missing", restricted, rules=Rules(notice_before_lift=True))
-    yield _case(
-        "unrestrict",
-        s3,
-        "notice_given",
-        restricted,
-        lambda one, it: one.lift(it, notice=True),
-        Rules(notice_before_lift=True),
-    )
-    yield _case("unrestrict", s3, "erasure_waits", _expired_restricted)
-    yield _case("unrestrict", s4, "erasure_waits", _expired_restricted_held)
-    yield _case("hold-memory", s2, "second_matter", held)
-    yield _case("release", s4, "unconfirmed", deferred, lambda one, it: release(one, it, confirm=False))
-    yield _case("release", s2, "one_of_two", _held_twice)
-    yield _case("release", s4, "one_of_two", _deferred_held_twice)
-    yield _case("release", s2, "retention_owed", expired_and_held)
-    yield _case("release", s4, "restricted_retention_owed", _expired_held_restricted)
-    yield _case("forget", s3, "preserved", preserved)
-    yield _case("forget", s2, "retention_owed", expired_and_held)
+        yield _case("restrict", S1, ground.value, active, _restrict_as(ground))
+    wants_notice = Rules(notice_before_lift=True)
+    yield _case("unrestrict", S3, "notice_missing", restricted, rules=wants_notice)
+    yield _case("unrestrict", S3, "notice_given", restricted, _lift_with_notice, wants_notice)
+    yield _case("unrestrict", S3, "two_grounds", _twice_restricted)
+    yield _case("unrestrict", S3, "erasure_waits", _expired_restricted)
+    yield _case("unrestrict", S4, "erasure_waits", _expired_restricted_held)
+    yield _case("hold-memory", S2, "second_matter", held)
     for ground in DisclosureGround:
-        yield _case("disclose", s3, ground.value, restricted, _disclose_on(ground))
+        yield _case("disclose", S3, ground.value, restricted, _disclose_on(ground))
+
+
+def _consent() -> Iterable[Cell]:
+    """Withdrawals under each policy, and what adding needs."""
     for rule in Withdrawal:
         rules = Rules(withdrawal=rule, withdrawal_days=0)
-        for state, build in ((s1, active), (s2, held), (s3, restricted), (s3, preserved), (s6, expired)):
-            case = "_".join((rule.value, build.__name__))
-            yield _case("withdraw", state, case, build, _withdraw_and_tick, rules)
-    yield _case("regrant", s2, "erasure_owed", _withdrawn_held, rules=Rules(withdrawal=Withdrawal.ERASE_NOW))
-    yield _case("retention", s6, "kept_by_policy", expired, rules=Rules(erase_when_expired=False))
-    yield _case("add", s1, "not_recorded", active, _add(LawfulBasis.NOT_RECORDED))
+        builds = (
+            (S1, active),
+            (S2, held),
+            (S3, restricted),
+            (S3, preserved),
+            (S6, expired),
+            (S7, superseding),
+        )
+        for state, build in builds:
+            yield _case("withdraw", state, f"{rule}_{build.__name__}", build, _withdraw_and_tick, rules)
+    yield _case("regrant", S2, "erasure_owed", _withdrawn_held, rules=Rules(withdrawal=Withdrawal.ERASE_NOW))
+    yield _case("add", S1, "not_recorded", active, _add(LawfulBasis.NOT_RECORDED))
+    wants_consent = Rules(consent_required=True)
+    yield _case("add", S1, "consent_required", active, _add(LawfulBasis.NOT_RECORDED), wants_consent)
+    yield _case("add", S2, "under_subject_hold", held_by_subject, _add(LawfulBasis.CONTRACT))
+    yield _case("add", S5, "withdrawn", consent_invalid, _add(LawfulBasis.CONSENT))
     for rule in PostForget:
         for case, basis in (("bare", LawfulBasis.CONTRACT), ("consented", LawfulBasis.CONSENT)):
-            yield _case("add", s8, f"{rule}_{case}", _forgotten, _add(basis), Rules(post_forget=rule))
-    yield _case("add", s5, "withdrawn", consent_invalid, _add(LawfulBasis.CONSENT))
-    yield _case(
-        "add", s1, "consent_required", active, _add(LawfulBasis.NOT_RECORDED), Rules(consent_required=True)
-    )
-    yield _case("add", s2, "under_subject_hold", held_by_subject, _add(LawfulBasis.CONTRACT))
-    yield _case("cancel", s4, "deferred", deferred, cancel)
-    yield _case("cancel", s2, "retention_owed", expired_and_held, cancel)
-    yield _case("cancel", s5, "review", consent_invalid, cancel)
-    yield _case("cancel", State.ERASING, "too_late", _released_and_pending, cancel)
-    yield _case("cancel", s8, "over", _released, cancel)
-    yield _case("cancel", s8, "external", _artifact_of_erased, cancel)
-    yield _case("acknowledge", s1, "not_asked", _artifact, _acknowledge)
-    yield _case("acknowledge", s8, "asked", _artifact_of_erased, _acknowledge)
-    yield _case("acknowledge", State.UNKNOWN, "unknown", unknown, lambda one, it: one.acknowledge(it))
-    yield _case("register", s1, "from_artifact", _artifact, lambda one, _: one.register(_artifacts(one)))
-    yield _case(
-        "register", s8, "from_asked", _artifact_of_erased, lambda one, _: one.register(_artifacts(one))
-    )
+            yield _case("add", S8, f"{rule}_{case}", _forgotten, _add(basis), Rules(post_forget=rule))
+
+
+def _owed() -> Iterable[Cell]:
+    """Obligations and artifacts."""
+    yield _case("cancel", S4, "deferred", deferred, cancel)
+    yield _case("cancel", S2, "retention_owed", expired_and_held, cancel)
+    yield _case("cancel", S5, "review", consent_invalid, cancel)
+    yield _case("cancel", S7, "too_late", _released_and_pending, cancel)
+    yield _case("cancel", S8, "over", _released, cancel)
+    yield _case("cancel", S8, "external", _artifact_of_erased, cancel)
+    yield _case("acknowledge", S0, "unknown", unknown, lambda one, it: one.acknowledge(it))
+    yield _case("acknowledge", S1, "not_asked", _artifact, _acknowledge)
+    yield _case("acknowledge", S8, "asked", _artifact_of_erased, _acknowledge)
+    yield _case("register", S1, "from_artifact", _artifact, _register_from_artifact)
+    yield _case("register", S8, "from_asked", _artifact_of_erased, _register_from_artifact)
+
+
+def _erase_source(*, cascade: bool) -> Act:
+    return lambda tenant, one: tenant.erase(_source(tenant, one), cascade=cascade)
+
+
+def _lift_with_notice(tenant: Tenant, memory_id: str) -> Outcome:
+    return tenant.lift(memory_id, notice=True)
+
+
+def _register_from_artifact(tenant: Tenant, _: str) -> Outcome:
+    return tenant.register(tuple(tenant.world.artifacts))
 
 
 def _erase_on(basis: Basis) -> Act:
@@ -303,6 +340,16 @@ def _disclose_on(ground: DisclosureGround) -> Act:
 
 def _add(basis: LawfulBasis) -> Act:
     return lambda tenant, _: tenant.add("alice", basis=basis, purposes=("support",))
+
+
+def _while_down(act: Act) -> Act:
+    """The same while no key can be destroyed."""
+
+    def acted(tenant: Tenant, memory_id: str) -> Outcome:
+        with tenant.custody_down():
+            return act(tenant, memory_id)
+
+    return acted
 
 
 def _source(tenant: Tenant, derived_id: str) -> str:
@@ -402,10 +449,6 @@ def _artifact_of_erased(tenant: Tenant) -> str:
     return memory_id
 
 
-def _artifacts(tenant: Tenant) -> tuple[str, ...]:
-    return tuple(tenant.world.artifacts)
-
-
 def _acknowledge(tenant: Tenant, _: str) -> Outcome:
     (artifact_id,) = tenant.world.artifacts
     tenant.acknowledge(artifact_id)
@@ -414,5 +457,9 @@ def _acknowledge(tenant: Tenant, _: str) -> Outcome:
 
 CELLS: list[Cell] = [
     *(Cell(row, state, build, act) for row, act in ROWS.items() for state, build in COLUMNS.items()),
-    *_variants(),
+    *_every_row(),
+    *_ways_out(),
+    *_restrictions(),
+    *_consent(),
+    *_owed(),
 ]

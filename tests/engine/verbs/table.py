@@ -30,6 +30,8 @@ STATUS = {
     "erasure_in_progress": "409 erasure_in_progress",
     "confirm_required": "409 confirm_required",
     "invalid_request": "422 invalid_request",
+    "erasure_pending": "503 erasure_pending",
+    "custody_unavailable": "503 custody_unavailable",
 }
 _COLUMNS = ("state", "policy", "outcome", "answer", "receipts", "then", "test")
 _HEAD = f"""# The state table: every verb in every state
@@ -44,8 +46,9 @@ States are names for five facts (life, grounds of restriction, holds, consent, r
 apply, a hold names the state, for it decides what may be destroyed. A memory here belongs to alice, rests
 on her consent to `support`, and is kept for a while. `foreign` is another tenant's memory, `superseded` one
 that an update replaced, `by_subject` one under a hold on everything of alice's, `deferred` one that was
-forgotten under a hold, `derived` bob's, made from alice's. In the cases `with_derived` and `cascade` the
-verb goes to the source, and what stands under "then" is the memory derived from it.
+forgotten under a hold, `derived` bob's, made from alice's; `superseding` is one whose update has begun and
+is not finished. In the cases `with_derived` and `cascade` the verb goes to the source, and what stands
+under "then" is the memory derived from it.
 
 | state | name |
 |---|---|

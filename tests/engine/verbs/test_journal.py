@@ -178,6 +178,20 @@ def test_a_death_among_the_lines_loses_none(running: Running, case: Case) -> Non
     at_rest(tenant)
 
 
+def test_a_backup_of_an_update_under_way(running: Running) -> None:
+    """The successor was not there yet when the backup was made, and is gone by now: it stays gone."""
+    tenant = Beside(running)
+    memory_id = cells.active(tenant)
+    with tenant.custody_down():
+        tenant.update(memory_id)
+    running.back_up()
+    tenant.tick()
+    (successor,) = tenant.world.memories.keys() - {memory_id}
+    tenant.erase(successor)
+    running.put_back()
+    at_rest(tenant)
+
+
 def test_a_revoked_key_stays_revoked(running: Running) -> None:
     engine = running.engine
     tenant = access.create_tenant(engine, "tenant").tenant_id
