@@ -242,6 +242,7 @@ def _ways_out() -> Iterable[Cell]:
     yield _case("release", S4, "unconfirmed", deferred, lambda one, it: release(one, it, confirm=False))
     yield _case("release", S2, "one_of_two", _held_twice)
     yield _case("release", S4, "one_of_two", _deferred_held_twice)
+    yield _case("release", S2, "consent_invalid", _withdrawn_held)
     yield _case("release", S2, "retention_owed", expired_and_held)
     yield _case("release", S4, "restricted_retention_owed", _expired_held_restricted)
     yield _case("retention", S6, "kept_by_policy", expired, rules=Rules(erase_when_expired=False))
