@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import sqlite3
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -128,6 +130,29 @@ def test_nor_by_the_work_it_takes(desk: Desk) -> None:
             work.setdefault(why, []).append(time.thread_time() - began)
     medians = [statistics.median(taken) for taken in work.values()]
     assert max(medians) - min(medians) < max(0.1 * min(medians), 0.0002)
+
+
+def test_damaged_bytes_are_never_shown_and_can_still_be_erased(desk: Desk) -> None:
+    """I-16: and an update is blocked with the words for every other reason."""
+    memory_id, other = desk.add("rust never sleeps"), desk.restricted()
+    database = desk.house.engine.store.path
+    assert database is not None
+    with closing(sqlite3.connect(database)) as connection, connection:
+        query = "SELECT sealed_content FROM memories WHERE memory_id = ?"
+        sealed = connection.execute(query, (memory_id,)).fetchone()[0]
+        damaged = sealed[:-1] + bytes([sealed[-1] ^ 1])
+        connection.execute("UPDATE memories SET sealed_content = ? WHERE memory_id = ?", (damaged, memory_id))
+    assert found(desk, "rust never sleeps") == []
+    assert status(desk, memory_id)["failures"] == ["integrity_error"]
+    told = [desk.send("PUT", f"{M}/{one}", {"data": "x"}) for one in (memory_id, other)]
+    assert without_id(told[0]) == without_id(told[1])
+    for answer in (
+        desk.send("GET", f"{M}/{memory_id}"),
+        desk.send("POST", f"{M}/{memory_id}/disclose", {"ground_code": "subject_access"}),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+        assert "rust" not in answer.text
+    assert desk.done("DELETE", f"{M}/{memory_id}")["deleted"] is True
 
 
 # ---- Restrict and lift

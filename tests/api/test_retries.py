@@ -338,8 +338,9 @@ def test_while_the_first_is_under_way_it_says_so_and_then_joins_it(desk: Desk, w
     made, retry = CALLS[route](desk), fresh_key()
     method, before = route.partition(" ")[0], len(desk.log())
     intent_id = erasing(desk, method, made.url, made.body, retry)
-    with desk.house.engine.flights.alone(intent_id):  # as the thread that carries it out
-        assert desk.refused(method, made.url, made.body, retry=retry) == IN_FLIGHT
+    with ThreadPoolExecutor(1) as thread, desk.house.engine.flights.alone(intent_id):
+        meanwhile = thread.submit(desk.refused, method, made.url, made.body, retry=retry)
+        assert meanwhile.result(timeout=10) == IN_FLIGHT
     first = desk.send(method, made.url, made.body, retry=retry)
     assert first.is_success, first.text
     assert desk.send(method, made.url, made.body, retry=retry).content == first.content
