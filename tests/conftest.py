@@ -8,6 +8,11 @@ import pytest
 _MUST = "must: "  # a skip that says why it has to be
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the laws that can go on for long do so; their last result is kept beside them."""
+    parser.addoption("--deep", action="store_true", help="go ten times as far (tests/laws)")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Count skips for the whole run."""
     config.stash[_SKIPPED] = []

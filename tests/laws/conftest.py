@@ -9,11 +9,6 @@ from shomei_service.engine import failpoints
 from tests.fakes import Home, House, new_home
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the laws that can go on for long do so; their last result is kept beside them."""
-    parser.addoption("--deep", action="store_true", help="go ten times as far (tests/laws)")
-
-
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     """An installation that nobody has open."""
