@@ -29,19 +29,23 @@ def begin(engine: Engine, unit: Unit, rows: Sequence[MemoryRow], intent: Intent)
 
     Return whether there is anything to carry out once the unit commits.
     """
-    held = holds.held_among(unit, [row.memory_id for row in rows])
-    kept = [row for row in rows if row.memory_id in held]
-    free = [row for row in rows if row.memory_id not in held]
-    going = [row for row in free if _may_go(unit, row, intent.cause)]
-    waiting = [row for row in free if row not in going]
+    going = free_to_go(unit, rows, intent.cause)
+    left = [row for row in rows if row not in going]
+    held = holds.held_among(unit, [row.memory_id for row in left])
     for owed, kind in (
-        (kept, ObligationKind.ERASE_ON_HOLD_RELEASE),
-        (waiting, ObligationKind.ERASE_ON_RESTRICTION_LIFT),
+        ([row for row in left if row.memory_id in held], ObligationKind.ERASE_ON_HOLD_RELEASE),
+        ([row for row in left if row.memory_id not in held], ObligationKind.ERASE_ON_RESTRICTION_LIFT),
     ):
         defer(engine, unit, owed, intent.cause, actor=intent.actor, ground=None, kind=kind)
     if going:
         disposal.intend(engine, unit, intent, going)
     return bool(going)
+
+
+def free_to_go(unit: Unit, rows: Sequence[MemoryRow], cause: Cause) -> list[MemoryRow]:
+    """Return those of the rows that neither a hold nor a restriction keeps from going by themselves."""
+    held = holds.held_among(unit, [row.memory_id for row in rows])
+    return [row for row in rows if row.memory_id not in held and _may_go(unit, row, cause)]
 
 
 def _may_go(unit: Unit, row: MemoryRow, cause: Cause) -> bool:

@@ -4,7 +4,7 @@ CUSTODY.md §4. A line is applied as far as it is not true yet, with the receipt
 one that the database saw already changes nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -30,6 +30,7 @@ from .model import (
     Pseudonym,
     Release,
     TenantId,
+    Withdrawal,
     new_id,
 )
 from .parts import WITHDRAWN, Engine
@@ -130,11 +131,28 @@ def _consent(engine: Engine, unit: Unit, line: JournalEntry) -> None:
     action = ConsentAction(str(line.codes["action"]))
     if consents.standing(unit, subject).get(purpose) is action:
         return
-    affected = agreement.take_effect(unit, Consent(0, subject, purpose, action, line.at, None, None, None))
+    evidence = _text(line.codes, "evidence")
+    version, channel = _text(line.codes, "policy_version"), _text(line.codes, "channel_code")
+    said = Consent(0, subject, purpose, action, line.at, evidence, version, channel)
+    affected = agreement.take_effect(unit, said)
     draft = bodies.consent(
-        subject=subject, purpose=purpose, action=action, affected=len(affected), evidence_ref_hmac=None
+        subject=subject, purpose=purpose, action=action, affected=len(affected), evidence_ref_hmac=evidence
     )
     engine.attest(unit, [draft], actor=SYSTEM_ACTOR)
+    if action is ConsentAction.WITHDRAWN:
+        _erase_now(engine, unit, affected)
+
+
+def _erase_now(engine: Engine, unit: Unit, ids: Sequence[MemoryId]) -> None:
+    """Begin what a withdrawal was to erase at once, where a crash or a restore came first."""
+    if tenants.get(unit).policies.withdrawal is not Withdrawal.ERASE_NOW:
+        return
+    rows = [row for row in memories.lock_all(unit, ids) if policy.is_present(row)]
+    cause, basis = Cause.CONSENT_WITHDRAWN, Basis.CONSENT_WITHDRAWN
+    going = deferral.free_to_go(unit, rows, cause)
+    if going:
+        intent = disposal.new_intent(engine, new_id("obl_"), cause=cause, basis=basis, actor=SYSTEM_ACTOR)
+        disposal.intend(engine, unit, intent, going)
 
 
 def _owed(_: Engine, unit: Unit, line: JournalEntry) -> None:

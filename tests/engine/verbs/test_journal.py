@@ -10,10 +10,11 @@ from collections.abc import Callable
 import pytest
 
 from shomei_service.engine.errors import Unauthenticated
-from shomei_service.engine.model import Scope, Withdrawal
-from shomei_service.engine.verbs import access
+from shomei_service.engine.model import Policies, Scope, Withdrawal
+from shomei_service.engine.verbs import access, consent
 from tests.engine.verbs import cells
 from tests.engine.verbs.cells import GRANTED, LASTS_S, WITHDRAWN, Tenant, release
+from tests.engine.verbs.office import Office, kind
 from tests.engine.verbs.side_by_side import Beside, Running
 from tests.model import Rules
 
@@ -68,12 +69,24 @@ def asked_and_acknowledged(tenant: Tenant, memory_id: str) -> None:
         tenant.acknowledge(artifact_id)
 
 
-def with_derived(tenant: Tenant) -> str:
-    """Alice's memory, from which bob's was made, from which carol's and an artifact were made."""
+def with_memories(tenant: Tenant) -> str:
+    """Alice's memory, from which bob's was made, from which carol's was made."""
     memory_id = cells.active(tenant)
     bobs = str(tenant.add("bob", sources=(memory_id,)).answer["memory_id"])
     tenant.add("carol", sources=(bobs,))
-    tenant.register((bobs,))
+    return memory_id
+
+
+def with_derived(tenant: Tenant) -> str:
+    """The same, and an artifact made from bob's."""
+    memory_id = with_memories(tenant)
+    tenant.register(tuple(one for one in tenant.world.memories if one != memory_id)[:1])
+    return memory_id
+
+
+def with_memories_held(tenant: Tenant) -> str:
+    memory_id = with_memories(tenant)
+    tenant.place(subject="carol")
     return memory_id
 
 
@@ -190,6 +203,58 @@ def test_a_backup_of_an_update_under_way(running: Running) -> None:
     tenant.erase(successor)
     running.put_back()
     at_rest(tenant)
+
+
+def test_what_proves_a_consent_comes_back(running: Running) -> None:
+    codes = frozenset({"v2", "web"})
+    office = Office.opened(
+        running,
+        policies=Policies(purposes=frozenset({"support"}), policy_versions=codes, channel_codes=codes),
+    )
+    running.back_up()
+    new = consent.NewConsent("alice", "support", GRANTED, "form 7", "v2", "web")
+    consent.record(running.engine, office.admin, new)
+    said = consent.listing(running.engine, office.admin, "alice")
+    running.put_back()
+    assert consent.listing(running.engine, office.admin, "alice") == said
+    restarted, receipt = office.log()
+    assert (kind(restarted), kind(receipt)) == ("log_restart", "consent")
+    assert receipt["evidence_ref_hmac"] == said[0].evidence_ref_hmac is not None
+
+
+@pytest.mark.parametrize(
+    ("build", "act", "rules"),
+    [
+        (cells.active, lambda one, _: one.forget("alice"), USUAL),
+        (with_memories, lambda one, _: one.forget("alice"), USUAL),
+        (with_memories_held, lambda one, _: one.forget("alice"), USUAL),
+        (cells.deferred, release, USUAL),
+        (cells.expired_and_held, release, USUAL),
+    ],
+    ids=["forgotten", "forgotten_with_derived", "forgotten_derived_held", "release_fires", "retention_fires"],
+)
+def test_what_was_promised_is_kept(running: Running, build: cells.Build, act: Act, rules: Rules) -> None:
+    """The answer was that the erasure is under way and will finish by itself; so it does, restore or not."""
+    tenant = Beside(running, rules)
+    target = build(tenant)
+    running.back_up()
+    with tenant.custody_down():
+        act(tenant, target)
+    running.put_back()
+    tenant.world.restart()
+    at_rest(tenant)
+
+
+def test_a_withdrawal_that_was_to_erase_at_once_does(running: Running) -> None:
+    tenant = Beside(running, AT_ONCE)
+    target = cells.active(tenant)
+    running.back_up()
+    with tenant.custody_down():
+        withdraw(tenant, target)
+    running.put_back()
+    tenant.world.restart()
+    at_rest(tenant)
+    assert tenant.world.state(target) is cells.S8
 
 
 def test_a_revoked_key_stays_revoked(running: Running) -> None:

@@ -79,9 +79,15 @@ def record(engine: Engine, caller: Caller, new: NewConsent) -> Recorded:
             retries.keep(engine, unit, caller, {"affected": 0, "receipt": None})
             return Recorded(changed=False, affected=0, receipt=None)
         evidence = commitments.evidence(new.evidence_ref) if new.evidence_ref else None
-        engine.journal(
-            unit, "consent", pseudonym=subject, codes={"purpose": new.purpose, "action": new.action.value}
-        )
+        told = {
+            "purpose": new.purpose,
+            "action": new.action,
+            "evidence": evidence,
+            "policy_version": new.policy_version,
+            "channel_code": new.channel_code,
+        }
+        codes = {name: value for name, value in told.items() if value is not None}
+        engine.journal(unit, "consent", pseudonym=subject, codes=codes)
         affected = agreement.take_effect(unit, _row(engine, new, subject, evidence))
         draft = bodies.consent(
             subject=subject,
