@@ -32,7 +32,7 @@ from tests.crash.runs import copied
 from tests.crash.test_restore import back_up, put_back
 from tests.fakes import Home, authentic, new_home
 
-EXAMPLES, STEPS = 40, 18
+EXAMPLES, STEPS = 60, 18
 WORDS = ("kettle", "lamp", "ladder")
 SUBJECTS = ("alice", "bob")
 LATE = ["e1.after", *sorted(CUSTODY_POINTS), "e6.before", "e6.after_sign", "e6.after_commit", "answer.before"]
