@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 from pathlib import Path
@@ -24,6 +25,8 @@ _FLAGS = (
     "--disable-dev-shm-usage",
     "--remote-debugging-pipe",
 )
+
+_PATIENCE = 30  # seconds; a page that never does what a test waits for must fail, not hang
 
 # The browser reads commands on 3 and answers on 4; a zero byte ends each message.
 _COMMANDS, _ANSWERS = 3, 4
@@ -127,6 +130,7 @@ class Chromium:
 
     def _receive(self) -> dict[str, object]:
         while b"\0" not in self._buffer:
+            assert select.select([self._answers], [], [], _PATIENCE)[0], "the browser does not answer"
             data = os.read(self._answers, 1 << 20)
             assert data, "the browser has ended"
             self._buffer += data

@@ -22,6 +22,11 @@ def type_into(browser: Chromium, element: str, text: str) -> None:
 def submit(browser: Chromium) -> str:
     """Press the button and return what the page then shows for it: a sheet, or what is missing."""
     browser.run("at('check').click()")
+    return answer_of(browser)
+
+
+def answer_of(browser: Chromium) -> str:
+    """Wait for what the page says to a question."""
     said = browser.run(
         "new Promise(done => (function look() {"
         "  const said = at('missing').textContent || at('sheet').innerText;"
@@ -49,19 +54,21 @@ def choose(browser: Chromium, file: Path) -> None:
 
 def drop(browser: Chromium, file: Path, on: str) -> None:
     """Drop a file on an element, and wait until it is read."""
-    answer = browser.run(
-        f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])"
-        f"(document.querySelector({on!r}).getBoundingClientRect())"
-    )
-    x, y = cast("tuple[float, float]", answer)
-    data = {"items": [], "files": [str(file)], "dragOperationsMask": 1}
-    for kind in ("dragEnter", "dragOver", "drop"):
-        browser.call("Input.dispatchDragEvent", type=kind, x=x, y=y, data=data)
+    drag(browser, on, {"items": [], "files": [str(file)], "dragOperationsMask": 1})
     wait_until_held(browser)
 
 
-def wait_until_held(browser: Chromium) -> None:
-    browser.run(
-        "new Promise(done => (function look() { held ? done() : setTimeout(look, 5); })())"
-        ".then(() => new Promise(requestAnimationFrame)).then(() => null)"
+def drag(browser: Chromium, on: str, data: dict[str, object]) -> None:
+    """Drag something to the middle of an element and let it fall."""
+    answer = browser.run(
+        "(({x, y, width, height}) => [x + width / 2, y + height / 2])"
+        f"(document.querySelector({on!r}).getBoundingClientRect())"
     )
+    x, y = cast("tuple[float, float]", answer)
+    for kind in ("dragEnter", "dragOver", "drop"):
+        browser.call("Input.dispatchDragEvent", type=kind, x=x, y=y, data=data)
+
+
+def wait_until_held(browser: Chromium) -> None:
+    """Wait until a file has been read."""
+    browser.run("new Promise(done => (function look() { held ? done() : setTimeout(look, 5); })())")

@@ -12,7 +12,7 @@ from shomei_memory_verify import render
 from tests.verify import corpus
 from tests.verify.examples import EXAMPLES
 from tests.webpage.chromium import Chromium
-from tests.webpage.hands import choose, drop, file_of, shown, submit, type_into
+from tests.webpage.hands import answer_of, choose, drag, drop, file_of, shown, submit, type_into
 from web.build import PAGE
 
 RECEIPT = corpus.text_of(corpus.seal(EXAMPLES["subject_closure_partial"]))
@@ -107,10 +107,10 @@ def test_a_pin_that_does_not_fit_refuses(page: Chromium, pin: str) -> None:
     assert "Subject closure" not in said
 
 
-def test_another_receipt_starts_afresh(page: Chromium) -> None:
-    type_into(page, "text", RECEIPT)
+def test_another_receipt_starts_afresh(page: Chromium, tmp_path: Path) -> None:
+    choose(page, file_of(tmp_path, RECEIPT))
     type_into(page, "pin", corpus.PIN)
-    submit(page)
+    assert submit(page).startswith("Certificate: ")
     page.run("at('again').click()")
     assert not shown(page, "sheet")
     assert page.run("[at('sheet').textContent, at('text').value, at('held').textContent, held]") == [
@@ -123,6 +123,37 @@ def test_another_receipt_starts_afresh(page: Chromium) -> None:
     assert page.run("at('pin').value") == corpus.PIN
     type_into(page, "text", RECEIPT.replace("partial", "complete"))
     assert submit(page).startswith("No valid receipt\n")
+
+
+def test_a_file_that_cannot_be_read(page: Chromium, tmp_path: Path) -> None:
+    choose(page, file_of(tmp_path, RECEIPT))
+    refuse = "Promise.reject(new DOMException('', 'NotReadableError'))"
+    page.run(f"hold({{ name: 'x', size: 1, slice: () => ({{ arrayBuffer: () => {refuse} }}) }})")
+    assert page.run("at('missing').textContent") == "This file cannot be read."
+    assert page.run("[held, at('held').textContent]") == [None, ""]
+
+
+def test_text_can_be_dragged_into_the_form_and_nothing_beside_it(page: Chromium) -> None:
+    for on, kind in (("h1", "text/uri-list"), ("#text", "text/plain")):
+        item = {"mimeType": kind, "data": "about:blank#dropped"}
+        drag(page, on, {"items": [item], "dragOperationsMask": 1})
+    page.run("new Promise((done) => setTimeout(done, 100)).then(() => null)")
+    assert page.run("document.URL") == PAGE.as_uri()
+    assert page.run("at('text').value") == "about:blank#dropped"
+
+
+def test_one_question_at_a_time(page: Chromium) -> None:
+    page.run(
+        "void (SubtleCrypto.prototype.digest = ((real) => function (...given) {"
+        "  return new Promise((go) => { globalThis.go = go; }).then(() => real.apply(this, given));"
+        "})(SubtleCrypto.prototype.digest))"
+    )
+    type_into(page, "text", RECEIPT)
+    type_into(page, "pin", corpus.PIN)
+    assert page.run("(at('check').click(), at('check').disabled)") is True
+    page.run("void go()")
+    assert answer_of(page).startswith("Certificate: ")
+    assert page.run("at('check').disabled") is False
 
 
 def test_it_loads_nothing_and_runs_nothing_else(page: Chromium, tmp_path: Path) -> None:
