@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+pytest.register_assert_rewrite("tests.oracle", "tests.crash.runs")
+
 _MUST = "must: "  # a skip that says why it has to be
 
 
