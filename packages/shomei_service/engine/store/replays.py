@@ -1,14 +1,14 @@
 """Results of calls that carried an Idempotency-Key, content-free. SEMANTICS.md §16."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, func, insert, select, tuple_, update
+from sqlalchemy import Connection, delete, insert, select, tuple_, update
 
 from ..model import MemoryId
 from .governance_tables import replay_memories, replays
 from .records import record
+from .tables import api_keys
 from .unit import Unit
 
 
@@ -26,7 +26,7 @@ class Replay:
 
 def find(unit: Unit, actor: str, route: str, key_hmac: str) -> Replay | None:
     """Return the call this caller made with this key on this route; until the unit ends, nobody makes it."""
-    _take_turn(unit, actor, route, key_hmac)
+    _take_turn(unit, actor)
     query = select(replays).where(
         replays.c.tenant_id == unit.tenant,
         replays.c.actor == actor,
@@ -37,11 +37,11 @@ def find(unit: Unit, actor: str, route: str, key_hmac: str) -> Replay | None:
     return record(Replay, row) if row else None
 
 
-def _take_turn(unit: Unit, *call: str) -> None:
-    """Wait for whoever makes the same call now; on SQLite one writer waits for another anyway."""
-    if unit.connection.dialect.name == "postgresql":
-        name = hashlib.sha256("\n".join((unit.tenant, *call)).encode()).digest()
-        unit.connection.execute(select(func.pg_advisory_xact_lock(int.from_bytes(name[:8], signed=True))))
+def _take_turn(unit: Unit, actor: str) -> None:
+    """Wait for the caller's other calls that carry a key; on SQLite one writer waits for another anyway."""
+    key_id = actor.removeprefix("key_")
+    mine = select(api_keys.c.key_id).where(api_keys.c.tenant_id == unit.tenant, api_keys.c.key_id == key_id)
+    unit.connection.execute(mine.with_for_update())
 
 
 def put(unit: Unit, replay: Replay, about: Sequence[MemoryId]) -> None:
