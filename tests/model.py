@@ -496,9 +496,10 @@ class World:
 
     def _ask(self, artifacts: Iterable[str]) -> None:
         for one in artifacts:
-            if not self.artifacts[one].is_asked and not self.artifacts[one].is_acknowledged:
+            if not self.artifacts[one].is_asked:
                 self.artifacts[one].is_asked = True
-                self.owed.append(Owed(ACKNOWLEDGE, artifact_id=one, due_at=self.now + MONTH))
+                state = "done" if self.artifacts[one].is_acknowledged else "open"
+                self.owed.append(Owed(ACKNOWLEDGE, artifact_id=one, due_at=self.now + MONTH, state=state))
 
     def _carry_out(self, intent: Intent) -> None:
         if not intent.ids:

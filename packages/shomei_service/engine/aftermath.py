@@ -1,6 +1,6 @@
 """What an erasure means for others: derived memories, artifacts, requests. SEMANTICS.md §8, §11."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Final, cast
 
@@ -30,58 +30,62 @@ from .store.unit import Unit
 _ACKNOWLEDGE_WITHIN_S: Final = 30 * 86_400  # a month, as Art. 12(3) gives the controller
 
 
-def suppress_derived(engine: Engine, unit: Unit, intent: Intent, rows: Sequence[MemoryRow]) -> None:
-    """Take what was made from the rows out of use, in the same unit that marks them (E1).
+def suppress_derived(
+    engine: Engine,
+    unit: Unit,
+    ids: Sequence[MemoryId],
+    *,
+    is_update: bool,
+    actor: str,
+    at: int,
+    going: Collection[str] = (),
+) -> None:
+    """Take what was made from the memories out of use, in the same unit that marks or erases them.
 
     In-store memories get a ground, unless they go as well; owners of external artifacts are told.
     """
-    ids = [row.memory_id for row in rows]
     made = lineage.made_from(unit, ids)
     if not made:
         return
-    is_update = intent.successor_id is not None
-    live = memories.live(unit, [MemoryId(one) for one in made if one.startswith("lm_")])
+    staying = [MemoryId(one) for one in made if one.startswith("lm_") and one not in going]
     ground = Ground.SOURCE_SUPERSEDED if is_update else Ground.SOURCE_ERASED
-    suppression.apply(engine, unit, sorted(live), ground, actor=intent.actor)
+    suppression.apply(engine, unit, sorted(memories.live(unit, staying)), ground, actor=actor)
     artifacts = [one for one in lineage.closure(unit, ids) if one.startswith("artifact:")]
     if not artifacts:
         return
     if is_update:
-        events.append(unit, EventKind.ARTIFACT_SUSPEND, artifacts, at=engine.clock.now())
+        events.append(unit, EventKind.ARTIFACT_SUSPEND, artifacts, at=at)
     else:
-        request_external_erasure(engine, unit, artifacts)
+        request_external_erasure(unit, artifacts, at=at)
 
 
-def request_external_erasure(engine: Engine, unit: Unit, artifacts: Sequence[str]) -> None:
-    """Ask the owners of artifacts to erase them, once, and remember that they owe an answer."""
-    now = engine.clock.now()
-    asked = lineage.request_erasure(unit, artifacts, at=now)
-    if not asked:
-        return
-    events.append(unit, EventKind.ARTIFACT_ERASURE_REQUESTED, asked, at=now)
-    due_at = now + _ACKNOWLEDGE_WITHIN_S
-    owed = {artifact_id: new_id("obl_") for artifact_id in asked}
-    for artifact_id, obligation_id in owed.items():
-        engine.journal(unit, "erasure_asked", [artifact_id, obligation_id], codes={"due_at": due_at})
+def request_external_erasure(unit: Unit, artifacts: Sequence[str], *, at: int) -> None:
+    """Ask the owners of artifacts to erase them, once, and remember that they owe an answer.
+
+    Whoever has answered already owes nothing any more.
+    """
+    asked = lineage.request_erasure(unit, artifacts, at=at)
+    waiting = [artifact_id for artifact_id, answered_at in asked if answered_at is None]
+    if waiting:
+        events.append(unit, EventKind.ARTIFACT_ERASURE_REQUESTED, waiting, at=at)
     obligations.put(
-        unit, [acknowledgement(each, artifact, at=now, due_at=due_at) for artifact, each in owed.items()]
-    )
-
-
-def acknowledgement(obligation_id: str, artifact_id: str, *, at: int, due_at: int) -> Obligation:
-    """Return what the owner of an artifact owes once the artifact was asked to be erased."""
-    return Obligation(
-        obligation_id=obligation_id,
-        kind=ObligationKind.EXTERNAL_ERASURE_ACK,
-        state=ObligationState.OPEN,
-        memory_id=None,
-        subject=None,
-        purpose=None,
-        artifact_id=artifact_id,
-        cause=None,
-        requested_at=at,
-        due_at=due_at,
-        ended_at=None,
+        unit,
+        [
+            Obligation(
+                obligation_id=new_id("obl_"),
+                kind=ObligationKind.EXTERNAL_ERASURE_ACK,
+                state=ObligationState.OPEN if answered_at is None else ObligationState.DONE,
+                memory_id=None,
+                subject=None,
+                purpose=None,
+                artifact_id=artifact_id,
+                cause=None,
+                requested_at=at,
+                due_at=at + _ACKNOWLEDGE_WITHIN_S,
+                ended_at=answered_at,
+            )
+            for artifact_id, answered_at in asked
+        ],
     )
 
 

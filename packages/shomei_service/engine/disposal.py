@@ -90,7 +90,14 @@ def intend(engine: Engine, unit: Unit, intent: Intent, rows: Sequence[MemoryRow]
     failpoint("e1.before")
     intents.put(unit, intent)
     memories.mark_erasing(unit, [row.memory_id for row in rows], intent.intent_id)
-    aftermath.suppress_derived(engine, unit, intent, rows)
+    aftermath.suppress_derived(
+        engine,
+        unit,
+        [row.memory_id for row in rows],
+        is_update=intent.successor_id is not None,
+        actor=intent.actor,
+        at=intent.created_at,
+    )
 
 
 def fulfil(

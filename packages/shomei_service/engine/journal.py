@@ -188,14 +188,6 @@ def _owed(_: Engine, unit: Unit, line: JournalEntry) -> None:
     obligations.put(unit, [owed])
 
 
-def _erasure_asked(_: Engine, unit: Unit, line: JournalEntry) -> None:
-    artifact_id, obligation_id = line.ids
-    if not lineage.request_erasure(unit, [artifact_id], at=line.at):
-        return
-    due_at = int(line.codes["due_at"])
-    obligations.put(unit, [aftermath.acknowledgement(obligation_id, artifact_id, at=line.at, due_at=due_at)])
-
-
 def _ended(state: ObligationState) -> Replay:
     def replayed(_: Engine, unit: Unit, line: JournalEntry) -> None:
         for obligation_id in line.ids:
@@ -240,6 +232,7 @@ def _forget(engine: Engine, unit: Unit, line: JournalEntry) -> None:
     )
     obligations.put_request(unit, request)
     obligations.put_request_artifacts(unit, request_id, artifacts)
+    aftermath.request_external_erasure(unit, artifacts, at=line.at)
     obligations.defer(unit, request_id, [(row.memory_id, row.subject != subject) for row in waiting])
     if going:
         intent = disposal.new_intent(
@@ -249,8 +242,9 @@ def _forget(engine: Engine, unit: Unit, line: JournalEntry) -> None:
 
 
 def _artifact_acknowledged(_: Engine, unit: Unit, line: JournalEntry) -> None:
-    artifact_id, *owed = line.ids
+    artifact_id = line.ids[0]
     lineage.acknowledge(unit, artifact_id, at=line.at)
+    owed = [one.obligation_id for one in obligations.of_artifact(unit, artifact_id)]
     obligations.end(unit, owed, ObligationState.DONE, at=line.at)
 
 
@@ -270,7 +264,6 @@ _KINDS: Final[Mapping[str, Replay]] = {
     "hold_released": _hold_released,
     "consent": _consent,
     "owed": _owed,
-    "erasure_asked": _erasure_asked,
     "obligation_cancelled": _ended(ObligationState.CANCELLED),
     "obligation_done": _ended(ObligationState.DONE),
     "forget": _forget,

@@ -60,8 +60,9 @@ def recover(engine: Engine) -> None:
     ]
     _restart_logs(engine, {tenant_id for tenant_id, _, _ in returned})
     failpoint("boot.reerase")
+    going = frozenset(row.memory_id for _, rows, _ in returned for row in rows)
     for tenant_id, rows, entry in returned:
-        _reerase(engine, tenant_id, rows, entry)
+        _reerase(engine, tenant_id, rows, entry, going)
         failpoint("boot.reerase")
     journal.replay(engine)
     journal.owe_what_is_deferred(engine)
@@ -123,8 +124,17 @@ def _restart_logs(engine: Engine, restored: set[TenantId]) -> None:
         engine.mark_log(tenant.tenant_id)
 
 
-def _reerase(engine: Engine, tenant_id: TenantId, rows: Sequence[MemoryRow], entry: EpochEntry) -> None:
-    """Delete rows that came back; their tombstones get the ids, times and causes they had before."""
+def _reerase(
+    engine: Engine,
+    tenant_id: TenantId,
+    rows: Sequence[MemoryRow],
+    entry: EpochEntry,
+    going: frozenset[MemoryId],
+) -> None:
+    """Delete rows that came back; their tombstones get the ids, times and causes they had before.
+
+    What was made from them leaves recall again, unless it is among those that are going as well.
+    """
     cause = Cause(entry.cause)
     destruction = stated(engine, destroy(engine, [row.address for row in rows], cause))
     with engine.unit(tenant_id) as unit:
@@ -140,7 +150,12 @@ def _reerase(engine: Engine, tenant_id: TenantId, rows: Sequence[MemoryRow], ent
         ]
         attested = engine.attest(unit, drafts, actor=SYSTEM_ACTOR)
         disposal.bury(unit, commitments, rows, attested, at=entry.at, cause=cause)
-        _discharge(engine, unit, [row.memory_id for row in rows])
+        ids = [row.memory_id for row in rows]
+        is_update = cause is Cause.SUPERSEDED_UPDATE
+        aftermath.suppress_derived(
+            engine, unit, ids, is_update=is_update, actor=SYSTEM_ACTOR, at=entry.at, going=going
+        )
+        _discharge(engine, unit, ids)
 
 
 def _discharge(engine: Engine, unit: Unit, ids: Sequence[MemoryId]) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from .model import Attested, Ground, Lift, MemoryId
+from .model import SOURCE_GROUNDS, Attested, Ground, Lift, MemoryId
 from .parts import Engine
 from .receipts import bodies
 from .store import restrictions
@@ -21,7 +21,9 @@ def apply(
     if not fresh:
         return {}
     now = engine.clock.now()
-    engine.journal(unit, "restricted", [memory_id for memory_id, _ in fresh], codes={"ground": ground.value})
+    if ground not in SOURCE_GROUNDS:  # those follow from what was erased, also after a restore
+        ids = [memory_id for memory_id, _ in fresh]
+        engine.journal(unit, "restricted", ids, codes={"ground": ground.value})
     for memory_id, _ in fresh:
         restrictions.open_ground(unit, memory_id, ground, at=now)
     drafts = [

@@ -6,6 +6,7 @@ nothing to do.
 """
 
 from collections.abc import Callable
+from copy import deepcopy
 
 import pytest
 
@@ -255,6 +256,20 @@ def test_a_withdrawal_that_was_to_erase_at_once_does(running: Running) -> None:
     tenant.world.restart()
     at_rest(tenant)
     assert tenant.world.state(target) is cells.S8
+
+
+@pytest.mark.parametrize("verb", ["erase", "update"])
+def test_what_was_not_done_leaves_no_trace(running: Running, verb: str) -> None:
+    """An erasure that had begun is lost with the database, and so is what it meant for others."""
+    tenant = Beside(running)
+    target = with_derived(tenant)
+    running.back_up()
+    restored = deepcopy(tenant.world)
+    with tenant.custody_down():
+        getattr(tenant, verb)(target)
+    running.put_back()
+    tenant.world = restored
+    at_rest(tenant)
 
 
 def test_a_revoked_key_stays_revoked(running: Running) -> None:

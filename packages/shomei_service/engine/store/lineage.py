@@ -167,9 +167,9 @@ def find_artifact(unit: Unit, artifact_id: str) -> Artifact | None:
     return record(Artifact, row, kind=ArtifactKind(row["kind"])) if row else None
 
 
-def request_erasure(unit: Unit, ids: Sequence[str], *, at: int) -> list[str]:
-    """Ask the owners of artifacts to erase them; return those neither asked before nor known to be erased."""
-    asked: list[str] = []
+def request_erasure(unit: Unit, ids: Sequence[str], *, at: int) -> list[tuple[str, int | None]]:
+    """Ask the owners of artifacts to erase them; return the newly asked, each with when it had answered."""
+    asked: list[tuple[str, int | None]] = []
     for start in range(0, len(ids), 500):
         done = unit.connection.execute(
             update(artifacts)
@@ -177,12 +177,11 @@ def request_erasure(unit: Unit, ids: Sequence[str], *, at: int) -> list[str]:
                 artifacts.c.tenant_id == unit.tenant,
                 artifacts.c.artifact_id.in_(ids[start : start + 500]),
                 artifacts.c.erasure_requested_at.is_(None),
-                artifacts.c.acknowledged_at.is_(None),
             )
             .values(erasure_requested_at=at)
-            .returning(artifacts.c.artifact_id)
+            .returning(artifacts.c.artifact_id, artifacts.c.acknowledged_at)
         )
-        asked += done.scalars()
+        asked += [(row[0], row[1]) for row in done]
     return sorted(asked)
 
 

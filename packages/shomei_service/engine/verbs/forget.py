@@ -146,8 +146,8 @@ def _request(engine: Engine, caller: Caller, user_id: str, intent: Intent) -> _R
 
 def _tell(engine: Engine, unit: Unit, intent: Intent, matched: _Matched) -> None:
     """Ask owners of artifacts to erase them, and let callers drop what they cached or rebuild it."""
-    aftermath.request_external_erasure(engine, unit, matched.artifacts)
     at, subject = intent.created_at, matched.subject
+    aftermath.request_external_erasure(unit, matched.artifacts, at=at)
     events.append(unit, EventKind.SUBJECT_FORGOTTEN, [intent.intent_id], at=at, pseudonym=subject)
     going = {row.memory_id for row in matched.going}
     derived = [row.memory_id for row in matched.going if row.subject != subject]
