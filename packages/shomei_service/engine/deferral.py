@@ -30,7 +30,8 @@ def begin(engine: Engine, unit: Unit, rows: Sequence[MemoryRow], intent: Intent)
     Return whether there is anything to carry out once the unit commits.
     """
     going = free_to_go(unit, rows, intent.cause)
-    left = [row for row in rows if row not in going]
+    free = {row.memory_id for row in going}
+    left = [row for row in rows if row.memory_id not in free]
     held = holds.held_among(unit, [row.memory_id for row in left])
     for owed, kind in (
         ([row for row in left if row.memory_id in held], ObligationKind.ERASE_ON_HOLD_RELEASE),

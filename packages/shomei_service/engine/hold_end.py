@@ -37,12 +37,8 @@ def let_go(
     covered = _covered(unit, hold)
     owed = obligations.open_for(unit, [row.memory_id for row in covered], ERASURES_OWED)
     holds.release(unit, hold_id, code, by=actor, at=engine.clock.now())
-    still_held = holds.held_among(unit, sorted(owed))
-    going = [
-        row
-        for row in covered
-        if row.memory_id in owed.keys() - still_held and _may_go(unit, row, owed[row.memory_id])
-    ]
+    freed = owed.keys() - holds.held_among(unit, sorted(owed))
+    going = [row for row in covered if row.memory_id in freed and _may_go(unit, row, owed[row.memory_id])]
     if going and not confirm:
         raise ConfirmRequired("releasing this hold erases memories; confirm it", pending_erasures=len(going))
     draft = bodies.legal_hold(
