@@ -55,6 +55,7 @@ installation = Table(
         "journal_seq", BigInteger, nullable=False, server_default="0"
     ),  # the newest journal line that is true here
     Column("created_at", BigInteger, nullable=False),
+    Column("embedder_id", String(255)),  # whose vectors the rows hold; none until the first is made
 )
 
 tenants = Table(
@@ -117,6 +118,7 @@ memories = Table(
     Index("ix_memories_without_consent", "tenant_id", **where("NOT consented")),
     Index("ix_memories_expiring", "tenant_id", "expires_at", **where("expires_at IS NOT NULL")),
     Index("ix_memories_leaving", "tenant_id", **where("life <> 'live'")),
+    Index("ix_memories_not_embedded", "address", **where("NOT embedded")),
 )
 
 memory_subjects = (
@@ -171,6 +173,7 @@ tombstones = Table(
     of_tenant(),
     Index(None, "tenant_id", "memory_id", unique=True),
     Index(None, "tenant_id", "subject"),
+    Index(None, "tenant_id", "receipt_hash"),  # indexes follow the log to what was erased
 )
 
 receipts = Table(
