@@ -2,8 +2,10 @@
 
 import importlib.util
 import logging
+import sys
 from importlib.metadata import version
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 import anyio
 from mcp.server.context import ServerRequestContext
@@ -37,6 +39,7 @@ def run(settings: Settings, wire: Wire) -> None:
     """Serve over the wire until its end of input."""
     # Log records of the SDK and httpx carry lines, URLs and headers; with no handler they would go to stderr.
     logging.getLogger().addHandler(logging.NullHandler())
+    _spare_what_is_never_run()
     service = None if settings.api_key is None else Service(settings, settings.api_key)
     anyio.run(serve, build(Relay(settings, service)), wire)
 
@@ -82,6 +85,13 @@ def publish(tool: Tool) -> PublishedTool:
             open_world_hint=not tool.local,
         ),
     )
+
+
+def _spare_what_is_never_run() -> None:
+    # httpx brings its own command line, and that, where they are installed, rich and pygments: 3 MiB.
+    # httpcore looks for sniffio four times a call; an absent module is searched for all over again each time.
+    for name in ("httpx._main", "sniffio"):
+        sys.modules.setdefault(name, cast(ModuleType, None))
 
 
 def _result(answer: Answer) -> CallToolResult:
