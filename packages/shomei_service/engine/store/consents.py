@@ -6,10 +6,15 @@ from dataclasses import dataclass
 from sqlalchemy import delete, func, insert, select, update
 
 from ..model import ConsentAction, LawfulBasis, Life, MemoryId, Pseudonym
+from .bound import ANY, TENANT, among
 from .governance_tables import consents
 from .records import record
 from .tables import memories, memory_purposes
 from .unit import Unit
+
+_DROP_PURPOSES = delete(memory_purposes).where(
+    memory_purposes.c.tenant_id == TENANT, memory_purposes.c.memory_id.in_(ANY)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +131,8 @@ def set_unrecorded(unit: Unit, *, consented: bool) -> None:
 
 def drop_purposes(unit: Unit, ids: Sequence[MemoryId]) -> None:
     """Forget what erased memories were for."""
-    for start in range(0, len(ids), 500):
-        unit.connection.execute(
-            delete(memory_purposes).where(
-                memory_purposes.c.tenant_id == unit.tenant,
-                memory_purposes.c.memory_id.in_(ids[start : start + 500]),
-            )
-        )
+    for chunk in among(unit, ids):
+        unit.connection.execute(_DROP_PURPOSES, chunk)
 
 
 def for_purpose(unit: Unit, purpose: str) -> list[MemoryId]:

@@ -3,13 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, RowMapping, insert, select, update
+from sqlalchemy import Connection, RowMapping, insert, select, union, update
 
 from ..model import Authority, Hold, HoldScope, MemoryId, Pseudonym, Release, TenantId
+from .bound import ANY, TENANT, among
 from .governance_tables import holds
 from .records import record
 from .tables import memory_subjects
 from .unit import Unit
+
+_OPEN = (holds.c.tenant_id == TENANT, holds.c.released_at.is_(None))
+_HELD = union(
+    select(holds.c.memory_id).where(*_OPEN, holds.c.memory_id.in_(ANY)),
+    select(memory_subjects.c.memory_id)
+    .join(holds, holds.c.subject == memory_subjects.c.subject)
+    .where(*_OPEN, memory_subjects.c.tenant_id == TENANT, memory_subjects.c.memory_id.in_(ANY)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +95,8 @@ def release(unit: Unit, hold_id: str, code: Release, *, by: str, at: int) -> Non
 def held_among(unit: Unit, ids: Sequence[MemoryId]) -> frozenset[MemoryId]:
     """Return those of the memories that an open hold covers, by themselves or by any of their subjects."""
     held: set[MemoryId] = set()
-    for start in range(0, len(ids), 500):
-        chunk = ids[start : start + 500]
-        open_holds = (holds.c.tenant_id == unit.tenant, holds.c.released_at.is_(None))
-        by_id = select(holds.c.memory_id).where(*open_holds, holds.c.memory_id.in_(chunk))
-        by_subject = (
-            select(memory_subjects.c.memory_id)
-            .join(holds, holds.c.subject == memory_subjects.c.subject)
-            .where(
-                *open_holds,
-                memory_subjects.c.tenant_id == unit.tenant,
-                memory_subjects.c.memory_id.in_(chunk),
-            )
-        )
-        for query in (by_id, by_subject):
-            held |= {
-                MemoryId(value) for value in unit.connection.execute(query).scalars() if value is not None
-            }
+    for chunk in among(unit, ids):
+        held |= {MemoryId(value) for value in unit.connection.execute(_HELD, chunk).scalars()}
     return frozenset(held)
 
 

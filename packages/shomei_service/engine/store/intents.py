@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, RowMapping, delete, insert, select
 
 from ..model import Basis, Cause, MemoryId, TenantId
+from .bound import TENANT, WANTED, within
 from .records import record
 from .tables import intents
 from .unit import Unit
@@ -22,6 +23,11 @@ class Intent:
     successor_id: MemoryId | None = None
 
 
+_GET = select(intents).where(intents.c.tenant_id == TENANT, intents.c.intent_id == WANTED)
+_LOCK = _GET.with_for_update()
+_FINISH = delete(intents).where(intents.c.tenant_id == TENANT, intents.c.intent_id == WANTED)
+
+
 def _intent(row: RowMapping) -> Intent:
     return record(Intent, row, cause=Cause(row["cause"]), basis=Basis(row["basis"]))
 
@@ -29,28 +35,24 @@ def _intent(row: RowMapping) -> Intent:
 def put(unit: Unit, intent: Intent) -> None:
     """Store a new intent."""
     values = {column.name: getattr(intent, column.name) for column in intents.c if column.name != "tenant_id"}
-    unit.connection.execute(insert(intents).values(values | {"tenant_id": unit.tenant}))
+    unit.connection.execute(insert(intents), values | {"tenant_id": unit.tenant})
 
 
 def get(unit: Unit, intent_id: str) -> Intent | None:
     """Return the intent as it stands; None once it is done."""
-    query = select(intents).where(intents.c.tenant_id == unit.tenant, intents.c.intent_id == intent_id)
-    row = unit.connection.execute(query).mappings().first()
+    row = unit.connection.execute(_GET, within(unit, intent_id)).mappings().first()
     return _intent(row) if row else None
 
 
 def lock(unit: Unit, intent_id: str) -> Intent | None:
     """Return the intent locked until the unit ends, so that one worker at a time completes it."""
-    query = select(intents).where(intents.c.tenant_id == unit.tenant, intents.c.intent_id == intent_id)
-    row = unit.connection.execute(query.with_for_update()).mappings().first()
+    row = unit.connection.execute(_LOCK, within(unit, intent_id)).mappings().first()
     return _intent(row) if row else None
 
 
 def finish(unit: Unit, intent_id: str) -> None:
     """Remove a finished intent."""
-    unit.connection.execute(
-        delete(intents).where(intents.c.tenant_id == unit.tenant, intents.c.intent_id == intent_id)
-    )
+    unit.connection.execute(_FINISH, within(unit, intent_id))
 
 
 def unfinished(connection: Connection) -> list[tuple[TenantId, str]]:

@@ -3,13 +3,30 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import CTE, insert, select, update
+from sqlalchemy import insert, select, update
 
 from ..model import ArtifactKind, EdgeKind, MemoryId, Pseudonym
+from .bound import ANY, TENANT, WANTED, among, within
 from .governance_tables import artifacts, edges
 from .records import record
 from .tables import memory_subjects
 from .unit import Unit
+
+_DERIVED = (edges.c.tenant_id == TENANT, edges.c.kind == EdgeKind.DERIVED_FROM)
+_MADE_FROM = select(edges.c.derived_id).where(*_DERIVED, edges.c.source_id.in_(ANY))
+_SOURCES = select(edges.c.source_id).where(*_DERIVED, edges.c.derived_id == WANTED)
+_SUBJECTS = select(memory_subjects.c.subject).where(
+    memory_subjects.c.tenant_id == TENANT, memory_subjects.c.memory_id.in_(ANY)
+)
+_FIRST_BELOW = (
+    select(edges.c.derived_id.label("id"))
+    .where(*_DERIVED, edges.c.source_id.in_(ANY))
+    .cte("below", recursive=True)
+)
+_BELOW = _FIRST_BELOW.union(
+    select(edges.c.derived_id).join(_FIRST_BELOW, edges.c.source_id == _FIRST_BELOW.c.id).where(*_DERIVED)
+)
+_CLOSURE = select(_BELOW.c.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +63,10 @@ def put_subjects(unit: Unit, subjects: Mapping[MemoryId, Sequence[Pseudonym]]) -
 
 def subjects_of(unit: Unit, ids: Sequence[str]) -> frozenset[Pseudonym]:
     """Return everyone the memories are about, sources' subjects included."""
-    query = select(memory_subjects.c.subject).where(
-        memory_subjects.c.tenant_id == unit.tenant, memory_subjects.c.memory_id.in_(ids)
-    )
-    return frozenset(Pseudonym(value) for value in unit.connection.execute(query).scalars())
+    found: set[Pseudonym] = set()
+    for chunk in among(unit, ids):
+        found |= {Pseudonym(value) for value in unit.connection.execute(_SUBJECTS, chunk).scalars()}
+    return frozenset(found)
 
 
 def about(unit: Unit, subject: Pseudonym) -> list[MemoryId]:
@@ -79,43 +96,23 @@ def put_edges(unit: Unit, new: Sequence[Edge]) -> None:
 
 def sources_of(unit: Unit, derived_id: str) -> list[str]:
     """Return the direct sources of a memory or artifact."""
-    query = select(edges.c.source_id).where(
-        edges.c.tenant_id == unit.tenant,
-        edges.c.kind == EdgeKind.DERIVED_FROM,
-        edges.c.derived_id == derived_id,
-    )
-    return list(unit.connection.execute(query).scalars())
+    return list(unit.connection.execute(_SOURCES, within(unit, derived_id)).scalars())
 
 
 def made_from(unit: Unit, ids: Sequence[str]) -> list[str]:
     """Return what was made directly from any of these."""
     found: set[str] = set()
-    for start in range(0, len(ids), 500):
-        query = select(edges.c.derived_id).where(
-            edges.c.tenant_id == unit.tenant,
-            edges.c.kind == EdgeKind.DERIVED_FROM,
-            edges.c.source_id.in_(ids[start : start + 500]),
-        )
-        found |= set(unit.connection.execute(query).scalars())
+    for chunk in among(unit, ids):
+        found |= set(unit.connection.execute(_MADE_FROM, chunk).scalars())
     return sorted(found)
 
 
 def closure(unit: Unit, ids: Sequence[str]) -> list[str]:
     """Return everything made from these, transitively: memories and artifacts, not themselves."""
     found: set[str] = set()
-    for start in range(0, len(ids), 500):
-        found |= set(unit.connection.execute(select(_below(unit, ids[start : start + 500]).c.id)).scalars())
+    for chunk in among(unit, ids):
+        found |= set(unit.connection.execute(_CLOSURE, chunk).scalars())
     return sorted(found - set(ids))
-
-
-def _below(unit: Unit, ids: Sequence[str]) -> CTE:
-    derived = edges.c.kind == EdgeKind.DERIVED_FROM
-    mine = edges.c.tenant_id == unit.tenant
-    first = select(edges.c.derived_id.label("id")).where(mine, derived, edges.c.source_id.in_(ids))
-    below = first.cte("below", recursive=True)
-    return below.union(
-        select(edges.c.derived_id).join(below, edges.c.source_id == below.c.id).where(mine, derived)
-    )
 
 
 def depth_of(unit: Unit, derived_id: str, limit: int) -> int:

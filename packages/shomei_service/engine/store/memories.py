@@ -1,8 +1,19 @@
 """Rows of memories: sealed content beside content-free columns."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from sqlalchemy import Connection, RowMapping, Select, delete, func, insert, literal, select, update
+from sqlalchemy import (
+    Connection,
+    RowMapping,
+    Select,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
 
 from ..model import (
     ERASURES_OWED,
@@ -15,12 +26,12 @@ from ..model import (
     SourceKind,
     TenantId,
 )
+from .bound import ANY, AT_ONCE, TENANT, WANTED, among, within
 from .governance_tables import obligations
 from .records import record
 from .tables import memories
 from .unit import Unit
 
-_IN_CHUNK = 500  # bound parameters in one statement; SQLite's old default allows 999
 _COLUMNS = [
     memories.c.memory_id,
     memories.c.address,
@@ -45,6 +56,29 @@ _CLEAR_COLUMNS = [
     literal(b"").label(column.name) if column.name.startswith("sealed_") else column for column in _COLUMNS
 ]
 
+_MINE = memories.c.tenant_id == TENANT
+_FIND = select(*_COLUMNS).where(_MINE, memories.c.memory_id == WANTED)
+_LOCK = _FIND.with_for_update()
+_LOCK_ALL = select(*_CLEAR_COLUMNS).where(_MINE, memories.c.memory_id.in_(ANY)).with_for_update()
+_LIVE = select(*_COLUMNS).where(_MINE, memories.c.memory_id.in_(ANY), memories.c.life == Life.LIVE)
+_OF_INTENT = (
+    select(*_CLEAR_COLUMNS)
+    .where(_MINE, memories.c.intent_id == WANTED)
+    .order_by(memories.c.address)
+    .limit(bindparam("most"))
+)
+_LEAVES = (
+    select(memories.c.memory_id, memories.c.address)
+    .where(_MINE, memories.c.intent_id == WANTED)
+    .order_by(memories.c.address)
+)
+_MARK = (
+    update(memories)
+    .where(_MINE, memories.c.memory_id.in_(ANY))
+    .values(life=Life.ERASING, intent_id=bindparam("intent"))
+)
+_REMOVE = delete(memories).where(_MINE, memories.c.memory_id.in_(ANY))
+
 
 def _row(row: RowMapping) -> MemoryRow:
     return record(
@@ -54,10 +88,6 @@ def _row(row: RowMapping) -> MemoryRow:
         lawful_basis=LawfulBasis(row["lawful_basis"]),
         source_kind=SourceKind(row["source_kind"]),
     )
-
-
-def _chunks(ids: Sequence[MemoryId]) -> Iterable[Sequence[MemoryId]]:
-    return (ids[at : at + _IN_CHUNK] for at in range(0, len(ids), _IN_CHUNK))
 
 
 def put(unit: Unit, rows: Sequence[MemoryRow], *, semantic_refs: Sequence[str], revision: int) -> None:
@@ -74,37 +104,30 @@ def put(unit: Unit, rows: Sequence[MemoryRow], *, semantic_refs: Sequence[str], 
 
 def find(unit: Unit, memory_id: str) -> MemoryRow | None:
     """Return the row, whatever its life; None when there is none in this tenant."""
-    query = select(*_COLUMNS).where(memories.c.tenant_id == unit.tenant, memories.c.memory_id == memory_id)
-    row = unit.connection.execute(query).mappings().first()
+    row = unit.connection.execute(_FIND, within(unit, memory_id)).mappings().first()
     return _row(row) if row else None
 
 
 def lock(unit: Unit, memory_id: str) -> MemoryRow | None:
     """Return the row locked until the unit ends (SQLite's unit already excludes other writers)."""
-    query = select(*_COLUMNS).where(memories.c.tenant_id == unit.tenant, memories.c.memory_id == memory_id)
-    row = unit.connection.execute(query.with_for_update()).mappings().first()
+    row = unit.connection.execute(_LOCK, within(unit, memory_id)).mappings().first()
     return _row(row) if row else None
 
 
 def live(unit: Unit, ids: Sequence[MemoryId]) -> dict[MemoryId, MemoryRow]:
     """Return those of the ids that are live, by id."""
     found: dict[MemoryId, MemoryRow] = {}
-    for chunk in _chunks(ids):
-        query = select(*_COLUMNS).where(
-            memories.c.tenant_id == unit.tenant, memories.c.memory_id.in_(chunk), memories.c.life == Life.LIVE
-        )
-        found |= {row["memory_id"]: _row(row) for row in unit.connection.execute(query).mappings()}
+    for chunk in among(unit, ids):
+        found |= {row["memory_id"]: _row(row) for row in unit.connection.execute(_LIVE, chunk).mappings()}
     return found
 
 
 def with_life(unit: Unit, ids: Sequence[MemoryId], life: Life) -> list[MemoryId]:
     """Return those of the ids that are at this point of their life."""
     found: list[MemoryId] = []
-    for chunk in _chunks(ids):
-        query = select(memories.c.memory_id).where(
-            memories.c.tenant_id == unit.tenant, memories.c.memory_id.in_(chunk), memories.c.life == life
-        )
-        found += [MemoryId(value) for value in unit.connection.execute(query).scalars()]
+    query = select(memories.c.memory_id).where(_MINE, memories.c.memory_id.in_(ANY), memories.c.life == life)
+    for chunk in among(unit, ids):
+        found += [MemoryId(value) for value in unit.connection.execute(query, chunk).scalars()]
     return found
 
 
@@ -135,11 +158,8 @@ def page(
 def lock_all(unit: Unit, ids: Sequence[MemoryId]) -> list[MemoryRow]:
     """Return the rows with these ids, locked and without what is sealed, in the order they were admitted."""
     found: list[MemoryRow] = []
-    for chunk in _chunks(ids):
-        query = select(*_CLEAR_COLUMNS).where(
-            memories.c.tenant_id == unit.tenant, memories.c.memory_id.in_(chunk)
-        )
-        found += [_row(row) for row in unit.connection.execute(query.with_for_update()).mappings()]
+    for chunk in among(unit, ids):
+        found += [_row(row) for row in unit.connection.execute(_LOCK_ALL, chunk).mappings()]
     return sorted(found, key=lambda row: row.address)
 
 
@@ -170,39 +190,25 @@ def expired(
 
 def of_intent(unit: Unit, intent_id: str, limit: int) -> list[MemoryRow]:
     """Return rows that the intent is erasing, without what is sealed, in the order they were admitted."""
-    query = (
-        select(*_CLEAR_COLUMNS)
-        .where(memories.c.tenant_id == unit.tenant, memories.c.intent_id == intent_id)
-        .order_by(memories.c.address)
-        .limit(limit)
-    )
-    return [_row(row) for row in unit.connection.execute(query).mappings()]
+    wanted = within(unit, intent_id) | {"most": limit}
+    return [_row(row) for row in unit.connection.execute(_OF_INTENT, wanted).mappings()]
 
 
 def leaves_of_intent(unit: Unit, intent_id: str) -> dict[MemoryId, int]:
     """Return the ids that the intent is erasing, each with its leaf address."""
-    query = select(memories.c.memory_id, memories.c.address).where(
-        memories.c.tenant_id == unit.tenant, memories.c.intent_id == intent_id
-    )
-    return {MemoryId(row[0]): row[1] for row in unit.connection.execute(query.order_by(memories.c.address))}
+    return {MemoryId(row[0]): row[1] for row in unit.connection.execute(_LEAVES, within(unit, intent_id))}
 
 
 def mark_erasing(unit: Unit, ids: Sequence[MemoryId], intent_id: str) -> None:
     """Take live rows out of recall for good; the first durable step of an erase."""
-    for chunk in _chunks(ids):
-        unit.connection.execute(
-            update(memories)
-            .where(memories.c.tenant_id == unit.tenant, memories.c.memory_id.in_(chunk))
-            .values(life=Life.ERASING, intent_id=intent_id)
-        )
+    for chunk in among(unit, ids):
+        unit.connection.execute(_MARK, chunk | {"intent": intent_id})
 
 
 def remove(unit: Unit, ids: Sequence[MemoryId]) -> None:
     """Delete rows, sealed columns and all."""
-    for chunk in _chunks(ids):
-        unit.connection.execute(
-            delete(memories).where(memories.c.tenant_id == unit.tenant, memories.c.memory_id.in_(chunk))
-        )
+    for chunk in among(unit, ids):
+        unit.connection.execute(_REMOVE, chunk)
 
 
 def changed_after(unit: Unit, revision: int) -> list[tuple[int, MemoryRow]]:
@@ -258,9 +264,9 @@ def with_semantic_type(unit: Unit, semantic_ref: str) -> list[MemoryId]:
 def at_addresses(connection: Connection, addresses: Sequence[int]) -> list[tuple[TenantId, MemoryRow]]:
     """Return rows of any tenant by leaf address; recovery asks, before the port opens."""
     found: list[tuple[TenantId, MemoryRow]] = []
-    for start in range(0, len(addresses), _IN_CHUNK):
+    for start in range(0, len(addresses), AT_ONCE):
         query = select(memories.c.tenant_id, *_COLUMNS).where(
-            memories.c.address.in_(addresses[start : start + _IN_CHUNK])
+            memories.c.address.in_(addresses[start : start + AT_ONCE])
         )
         for row in connection.execute(query).mappings():
             tenant = TenantId(row["tenant_id"])

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, RowMapping, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, delete, exists, func, insert, select, update
 
 from ..model import (
     ERASURES_OWED,
@@ -15,10 +15,33 @@ from ..model import (
     Pseudonym,
     TenantId,
 )
+from .bound import ANY, TENANT, WANTED, among, within
 from .governance_tables import artifacts as artifact_table
 from .governance_tables import deferrals, obligations, request_artifacts, requests
 from .records import record
 from .unit import Unit
+
+_OPEN_FOR = select(obligations).where(
+    obligations.c.tenant_id == TENANT,
+    obligations.c.state == ObligationState.OPEN,
+    obligations.c.kind.in_(bindparam("kinds", expanding=True)),
+    obligations.c.memory_id.in_(ANY),
+)
+_WAITING = (
+    select(
+        deferrals.c.request_id,
+        func.count(),
+        func.sum(func.cast(deferrals.c.is_derived, requests.c.erased_count.type)),
+    )
+    .where(deferrals.c.tenant_id == TENANT, deferrals.c.memory_id.in_(ANY))
+    .group_by(deferrals.c.request_id)
+)
+_WAITED = delete(deferrals).where(deferrals.c.tenant_id == TENANT, deferrals.c.memory_id.in_(ANY))
+_OWED_BY = (
+    select(requests)
+    .where(requests.c.tenant_id == TENANT, requests.c.owed_by == WANTED)
+    .order_by(requests.c.requested_at, requests.c.request_id)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +93,8 @@ def open_for(
 ) -> dict[MemoryId, Obligation]:
     """Return the open obligations of these kinds about these memories."""
     found: dict[MemoryId, Obligation] = {}
-    for start in range(0, len(ids), 500):
-        query = select(obligations).where(
-            obligations.c.tenant_id == unit.tenant,
-            obligations.c.state == ObligationState.OPEN,
-            obligations.c.kind.in_(kinds),
-            obligations.c.memory_id.in_(ids[start : start + 500]),
-        )
-        for row in unit.connection.execute(query).mappings():
+    for chunk in among(unit, ids):
+        for row in unit.connection.execute(_OPEN_FOR, chunk | {"kinds": kinds}).mappings():
             found[row["memory_id"]] = _obligation(row)
     return found
 
@@ -230,30 +247,16 @@ def count_erased(unit: Unit, request_id: str, erased: int, derived: int, *, owed
 
 def discharge(unit: Unit, ids: Sequence[MemoryId], intent_id: str) -> None:
     """Count erased memories for every request that waited for them."""
-    query = (
-        select(
-            deferrals.c.request_id,
-            func.count(),
-            func.sum(func.cast(deferrals.c.is_derived, requests.c.erased_count.type)),
-        )
-        .where(deferrals.c.tenant_id == unit.tenant, deferrals.c.memory_id.in_(ids))
-        .group_by(deferrals.c.request_id)
-    )
-    for request_id, erased, derived in unit.connection.execute(query).all():
-        count_erased(unit, request_id, erased, int(derived), owed_by=intent_id)
-    unit.connection.execute(
-        delete(deferrals).where(deferrals.c.tenant_id == unit.tenant, deferrals.c.memory_id.in_(ids))
-    )
+    for chunk in among(unit, ids):
+        for request_id, erased, derived in unit.connection.execute(_WAITING, chunk).all():
+            count_erased(unit, request_id, erased, int(derived), owed_by=intent_id)
+        unit.connection.execute(_WAITED, chunk)
 
 
 def owed_by(unit: Unit, intent_id: str) -> list[Request]:
     """Return the requests whose next closure the intent owes, oldest first."""
-    query = (
-        select(requests)
-        .where(requests.c.tenant_id == unit.tenant, requests.c.owed_by == intent_id)
-        .order_by(requests.c.requested_at, requests.c.request_id)
-    )
-    return [record(Request, row) for row in unit.connection.execute(query).mappings()]
+    found = unit.connection.execute(_OWED_BY, within(unit, intent_id)).mappings()
+    return [record(Request, row) for row in found]
 
 
 def subject_of(unit: Unit, request_id: str) -> Pseudonym | None:

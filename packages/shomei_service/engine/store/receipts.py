@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import insert, select
 
 from ..model import Attested, JsonObject
+from .bound import ANY, TENANT, among
 from .records import record
 from .tables import receipts
 from .unit import Unit
@@ -28,7 +29,7 @@ class ReceiptRow:
 
 
 _COLUMNS = [column for column in receipts.c if column.name != "tenant_id"]
-_IN_CHUNK = 500  # bound parameters in one statement; SQLite's old default allows 999
+_OF_HASHES = select(*_COLUMNS).where(receipts.c.tenant_id == TENANT, receipts.c.receipt_hash.in_(ANY))
 
 
 def put(unit: Unit, rows: Sequence[ReceiptRow]) -> None:
@@ -73,15 +74,10 @@ def hash_of_memory(unit: Unit, memory_id: str) -> str | None:
 def of_hashes(unit: Unit, hashes: Iterable[str]) -> dict[str, Attested]:
     """Return these receipts as they were attested, by hash."""
     found: dict[str, Attested] = {}
-    wanted = sorted(hashes)
-    for start in range(0, len(wanted), _IN_CHUNK):
-        query = select(*_COLUMNS).where(
-            receipts.c.tenant_id == unit.tenant,
-            receipts.c.receipt_hash.in_(wanted[start : start + _IN_CHUNK]),
-        )
+    for chunk in among(unit, sorted(hashes)):
         found |= {
             row["receipt_hash"]: attested(record(ReceiptRow, row))
-            for row in unit.connection.execute(query).mappings()
+            for row in unit.connection.execute(_OF_HASHES, chunk).mappings()
         }
     return found
 

@@ -6,10 +6,23 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, delete, insert, select, tuple_, update
 
 from ..model import MemoryId
+from .bound import ANY, TENANT, among
 from .governance_tables import replay_memories, replays
 from .records import record
 from .tables import api_keys
 from .unit import Unit
+
+_ABOUT = select(replay_memories.c.actor, replay_memories.c.route, replay_memories.c.key_hmac).where(
+    replay_memories.c.tenant_id == TENANT, replay_memories.c.memory_id.in_(ANY)
+)
+_FORGET = (
+    update(replays)
+    .where(
+        replays.c.tenant_id == TENANT,
+        tuple_(replays.c.actor, replays.c.route, replays.c.key_hmac).in_(_ABOUT),
+    )
+    .values(fingerprint=None)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +75,8 @@ def put(unit: Unit, replay: Replay, about: Sequence[MemoryId]) -> None:
 
 def forget(unit: Unit, ids: Sequence[MemoryId]) -> None:
     """Drop the fingerprints of bodies that held the text of erased memories."""
-    name = (replay_memories.c.actor, replay_memories.c.route, replay_memories.c.key_hmac)
-    mine = replay_memories.c.tenant_id == unit.tenant
-    for start in range(0, len(ids), 500):
-        chunk = replay_memories.c.memory_id.in_(ids[start : start + 500])
-        unit.connection.execute(
-            update(replays)
-            .where(
-                replays.c.tenant_id == unit.tenant,
-                tuple_(replays.c.actor, replays.c.route, replays.c.key_hmac).in_(
-                    select(*name).where(mine, chunk)
-                ),
-            )
-            .values(fingerprint=None)
-        )
+    for chunk in among(unit, ids):
+        unit.connection.execute(_FORGET, chunk)
 
 
 def drop_before(connection: Connection, at: int) -> None:

@@ -5,15 +5,20 @@ from collections.abc import Sequence
 from sqlalchemy import CTE, Select, cast, delete, func, insert, literal, select, text, union_all, update
 
 from ..model import EdgeKind, Ground, Life, MemoryId
+from .bound import ANY, TENANT, WANTED, among, within
 from .governance_tables import artifacts, edges, grounds
 from .tables import memories
 from .unit import Unit
 
+_MINE = grounds.c.tenant_id == TENANT
+_GROUNDS = select(grounds.c.code).where(_MINE, grounds.c.memory_id == WANTED)
+_DROP = delete(grounds).where(_MINE, grounds.c.memory_id.in_(ANY))
+
 
 def grounds_of(unit: Unit, memory_id: str) -> frozenset[Ground]:
     """Return the memory's open grounds."""
-    query = select(grounds.c.code).where(grounds.c.tenant_id == unit.tenant, grounds.c.memory_id == memory_id)
-    return frozenset(Ground(code) for code in unit.connection.execute(query).scalars())
+    found = unit.connection.execute(_GROUNDS, within(unit, memory_id)).scalars()
+    return frozenset(Ground(code) for code in found)
 
 
 def open_ground(unit: Unit, memory_id: MemoryId, ground: Ground, *, at: int) -> None:
@@ -36,9 +41,8 @@ def lift(unit: Unit, memory_id: MemoryId, lifted: Sequence[Ground]) -> None:
 
 def drop(unit: Unit, ids: Sequence[MemoryId]) -> None:
     """Forget the grounds of memories that are erased."""
-    unit.connection.execute(
-        delete(grounds).where(grounds.c.tenant_id == unit.tenant, grounds.c.memory_id.in_(ids))
-    )
+    for chunk in among(unit, ids):
+        unit.connection.execute(_DROP, chunk)
 
 
 def _count(unit: Unit, memory_id: MemoryId) -> None:

@@ -58,6 +58,14 @@ installation = Table(
     Column("embedder_id", String(255)),  # whose vectors the rows hold; none until the first is made
 )
 
+leases = Table(  # who does what among several processes, until when
+    "leases",
+    metadata,
+    Column("name", String(40), primary_key=True),
+    Column("holder", String(40), nullable=False),
+    Column("until", BigInteger, nullable=False),
+)
+
 tenants = Table(
     "tenants",
     metadata,

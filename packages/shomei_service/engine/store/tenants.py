@@ -4,14 +4,32 @@ import json
 from dataclasses import asdict
 from typing import Any, Final, cast
 
-from sqlalchemy import Connection, RowMapping, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, func, insert, select, update
 
 from ..errors import NotFound
 from ..model import Policies, PostForget, Tenant, Withdrawal
+from .bound import TENANT
 from .records import record
 from .tables import installation, memories, tenants
 from .unit import Unit
 
+_GET: Final = select(tenants).where(tenants.c.tenant_id == TENANT)
+_ADVANCE: Final = (
+    update(installation)
+    .where(installation.c.custody_epoch < bindparam("epoch"))
+    .values(custody_epoch=bindparam("epoch"))
+)
+_TAKE: Final = {
+    name: update(tenants)
+    .where(tenants.c.tenant_id == TENANT)
+    .values(
+        next_seq=tenants.c.next_seq + bindparam("count"),
+        revision=tenants.c.revision + 1,
+        last_applied_at=later(tenants.c.last_applied_at, bindparam("now")),
+    )
+    .returning(*tenants.c)
+    for name, later in (("sqlite", func.max), ("postgresql", func.greatest))
+}
 _CODE_SETS: Final = ("purposes", "semantic_types", "location_codes", "channel_codes", "policy_versions")
 
 
@@ -30,8 +48,7 @@ def read_installation(connection: Connection) -> tuple[str, int] | None:
 
 def advance_epoch(connection: Connection, epoch: int) -> None:
     """Record that everything up to this custody epoch is reflected here; never goes back."""
-    table = installation
-    connection.execute(update(table).where(table.c.custody_epoch < epoch).values(custody_epoch=epoch))
+    connection.execute(_ADVANCE, {"epoch": epoch})
 
 
 def advance_journal(connection: Connection, number: int) -> None:
@@ -89,9 +106,7 @@ def everyone(connection: Connection) -> list[Tenant]:
 
 def get(unit: Unit) -> Tenant:
     """Return the unit's tenant. Raise NotFound if there is none."""
-    row = (
-        unit.connection.execute(select(tenants).where(tenants.c.tenant_id == unit.tenant)).mappings().first()
-    )
+    row = unit.connection.execute(_GET, {"tenant": unit.tenant}).mappings().first()
     if row is None:
         raise NotFound("there is no such tenant")
     return _tenant(row)
@@ -109,22 +124,8 @@ def take_sequence(unit: Unit, count: int, *, now: int) -> Tenant:
     `next_seq` of the answer is the first place taken, `revision` the tenant's new revision. Times
     never run backwards within a tenant (RELIABILITY.md T-14). The row stays locked until the end.
     """
-    table = tenants
-    later = func.max if unit.connection.dialect.name == "sqlite" else func.greatest
-    row = (
-        unit.connection.execute(
-            update(table)
-            .where(table.c.tenant_id == unit.tenant)
-            .values(
-                next_seq=table.c.next_seq + count,
-                revision=table.c.revision + 1,
-                last_applied_at=later(table.c.last_applied_at, now),
-            )
-            .returning(*table.c)
-        )
-        .mappings()
-        .one()
-    )
+    taken = {"tenant": unit.tenant, "count": count, "now": now}
+    row = unit.connection.execute(_TAKE[unit.connection.dialect.name], taken).mappings().one()
     return _tenant(row, next_seq=row["next_seq"] - count)
 
 

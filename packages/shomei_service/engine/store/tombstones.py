@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from sqlalchemy import RowMapping, insert, select, update
 
 from ..model import Cause, MemoryId, Pseudonym, Tombstone
+from .bound import TENANT, WANTED, within
 from .records import record
 from .tables import memory_subjects, tombstones
 from .unit import Store, Unit
 
 _COLUMNS = [column for column in tombstones.c if column.name != "tenant_id"]
+_OF_MEMORY = select(*_COLUMNS).where(tombstones.c.tenant_id == TENANT, tombstones.c.memory_id == WANTED)
 
 
 def _tombstone(row: RowMapping) -> Tombstone:
@@ -29,10 +31,7 @@ def put(unit: Unit, stones: Sequence[Tombstone]) -> None:
 
 def of_memory(unit: Unit, memory_id: str) -> Tombstone | None:
     """Return the tombstone of an erased memory."""
-    query = select(*_COLUMNS).where(
-        tombstones.c.tenant_id == unit.tenant, tombstones.c.memory_id == memory_id
-    )
-    row = unit.connection.execute(query).mappings().first()
+    row = unit.connection.execute(_OF_MEMORY, within(unit, memory_id)).mappings().first()
     return _tombstone(row) if row else None
 
 

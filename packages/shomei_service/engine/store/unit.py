@@ -18,7 +18,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from ..errors import EngineError, StartRefused, StorageUnavailable
 from ..model import TenantId
-from . import schema
+from . import schema, server, walls
 
 _BUSY_TIMEOUT_S = 10
 _TRUNCATE_TIMEOUT_MS = 200
@@ -44,11 +44,11 @@ class Unit:
 class Store:
     """The database, opened: by `create` or as `existing`, never by guessing which of the two is meant."""
 
-    def __init__(self, url: str, *, read_only: bool = False) -> None:
+    def __init__(self, url: str, *, read_only: bool = False, pool: int = server.POOL) -> None:
         self._url = make_url(url)
         self.is_sqlite: bool = self._url.get_backend_name() == "sqlite"
         self._writing: AbstractContextManager[object] = threading.RLock() if self.is_sqlite else nullcontext()
-        self._engine: Engine = _connect(self._url, read_only=read_only)
+        self._engine: Engine = _connect(self._url, read_only=read_only, pool=pool)
 
     @property
     def path(self) -> Path | None:
@@ -85,9 +85,9 @@ class Store:
             store.close()
 
     @classmethod
-    def existing(cls, url: str, *, read_only: bool = False) -> "Store":
+    def existing(cls, url: str, *, read_only: bool = False, pool: int = server.POOL) -> "Store":
         """Connect to a database that is there, at whatever schema. Raise StartRefused if none is."""
-        store = cls(url, read_only=read_only)
+        store = cls(url, read_only=read_only, pool=pool)
         if store.path is not None and not store.path.is_file():
             raise StartRefused("there is no database here; run shomei init first")
         return store
@@ -101,29 +101,37 @@ class Store:
         return schema.newest()
 
     @contextmanager
-    def transaction(self) -> Generator[Connection]:
-        """Yield a writing transaction that commits at the end; raise StorageUnavailable if it cannot."""
+    def transaction(self, tenant: TenantId | None = None) -> Generator[Connection]:
+        """Yield a writing transaction that commits at the end; raise StorageUnavailable if it cannot.
+
+        Without a tenant it sees everyone's rows: for what belongs to none.
+        """
         with self._writing, _as_unavailable(), self._engine.connect() as connection:
             connection.execution_options(writes=True)
             with connection.begin():
+                walls.enter(connection, tenant)
                 yield connection
 
     @contextmanager
-    def snapshot(self) -> Generator[Connection]:
+    def snapshot(self, tenant: TenantId | None = None) -> Generator[Connection]:
         """Yield a reading transaction: one consistent view, never blocked by a writer on SQLite."""
-        with _as_unavailable(), self._engine.connect() as connection, connection.begin():
-            yield connection
+        with _as_unavailable(), self._engine.connect() as connection:
+            if not self.is_sqlite:
+                connection.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                walls.enter(connection, tenant)
+                yield connection
 
     @contextmanager
     def unit(self, tenant: TenantId) -> Generator[Unit]:
         """Yield a writing unit of one tenant."""
-        with self.transaction() as connection:
+        with self.transaction(tenant) as connection:
             yield Unit(connection, tenant)
 
     @contextmanager
     def reading(self, tenant: TenantId) -> Generator[Unit]:
         """Yield a reading unit of one tenant."""
-        with self.snapshot() as connection:
+        with self.snapshot(tenant) as connection:
             yield Unit(connection, tenant)
 
     def truncate_log(self) -> bool:
@@ -164,9 +172,9 @@ def _as_unavailable() -> Generator[None]:
         raise StorageUnavailable("the database could not do that") from exc
 
 
-def _connect(url: URL, *, read_only: bool) -> Engine:
+def _connect(url: URL, *, read_only: bool, pool: int) -> Engine:
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, hide_parameters=True, pool_pre_ping=True)
+        return server.connect(url, pool)
     if read_only:
         location = _looking(Path(url.database or ""))
         engine = create_engine(
