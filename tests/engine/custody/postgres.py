@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _ADMIN = "shomei"
+_SERVICE = "service"  # owns its databases and is nobody's superuser, so the walls between tenants stand
 
 
 def programs() -> Path | None:
@@ -28,6 +29,7 @@ def server(binaries: Path) -> Iterator["Server"]:
     try:
         running.initialise()
         running.start()
+        running.say(f"CREATE ROLE {_SERVICE} LOGIN")
         yield running
     finally:
         running.stop()
@@ -56,23 +58,26 @@ class Server:
     def stop(self) -> None:
         self._run("pg_ctl", "-D", "data", "-m", "fast", "-w", "stop", check=False)
 
+    def crash(self) -> None:
+        """Stop as a power cut would: no checkpoint, every session gone."""
+        self._run("pg_ctl", "-D", "data", "-m", "immediate", "-w", "stop", check=False)
+
     def database(self, name: str) -> str:
         """Make a database and return its URL."""
-        self._run(
-            "psql",
-            "-h",
-            str(self._directory),
-            "-U",
-            _ADMIN,
-            "-d",
-            "postgres",
-            "-c",
-            f"CREATE DATABASE {name}",
-        )
+        self.say(f"CREATE DATABASE {name} OWNER {_SERVICE}")
         return self.url(name)
 
-    def url(self, name: str) -> str:
-        return f"postgresql+psycopg://{_ADMIN}@/{name}?host={self._directory}"
+    def say(self, statement: str, database: str = "postgres") -> None:
+        """Run one statement as the server's superuser."""
+        where = ["-h", str(self._directory), "-U", _ADMIN, "-d", database]
+        self._run("psql", *where, "-v", "ON_ERROR_STOP=1", "-c", statement)
+
+    def url(self, name: str, role: str = _SERVICE) -> str:
+        return f"postgresql+psycopg://{role}@/{name}?host={self._directory}"
+
+    def superuser_url(self, name: str) -> str:
+        """Return the URL of somebody for whom no wall stands: whoever looks at everything."""
+        return self.url(name, _ADMIN)
 
     def _run(self, program: str, *arguments: str, check: bool = True) -> None:
         account = (
