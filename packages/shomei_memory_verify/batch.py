@@ -115,7 +115,7 @@ def _judged(chunks: Iterator[list[Item]], pins: Sequence[str]) -> Iterator[tuple
         return
     from concurrent.futures import ProcessPoolExecutor
 
-    cores = os.cpu_count() or 1
+    cores = _cores()
     # An interrupt from the terminal reaches every process; only the parent answers it.
     with ProcessPoolExecutor(cores, initializer=signal.signal, initargs=_IGNORE_INTERRUPTS) as pool:
         pending: deque[tuple[list[Item], Future[list[Finding]]]] = deque()
@@ -127,6 +127,11 @@ def _judged(chunks: Iterator[list[Item]], pins: Sequence[str]) -> Iterator[tuple
         while pending:
             done, future = pending.popleft()
             yield done, future.result()
+
+
+def _cores() -> int:
+    """Return how many cores this process may use, which in a container is fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _judge_all(receipts: list[bytes], pins: Sequence[str]) -> list[Finding]:

@@ -131,6 +131,39 @@ def test_gaps(run: Run, tmp_path: Path) -> None:
     assert audit(run, file, "--partial")["status"] == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "status", "missing", "conflicts"),
+    [
+        ("set-complete", 3, 0, []),
+        ("set-omission", 1, 1, []),
+        ("set-truncated", 3, 0, []),  # only someone who holds a checkpoint can tell
+        ("set-equivocation", 1, 0, [2]),
+    ],
+)
+def test_the_worked_example_of_a_log(
+    name: str, status: int, missing: int, conflicts: list[int], run: Run, tmp_path: Path
+) -> None:
+    example = corpus.load("log_example.json")
+    assert isinstance(example, dict)
+    (receipts,) = [case["receipts"] for case in example["cases"] if case["id"] == name]
+    report = audit(run, write_lines(tmp_path / "a.jsonl", receipts), pin=None)
+    log = log_of(report, example["origin"])
+    assert (report["status"], log["missing"]) == (status, missing)
+    assert [conflict["seq"] for conflict in log["conflicts"]] == conflicts  # type: ignore[attr-defined]
+
+
+def test_a_proof_beside_the_body_changes_no_verdict() -> None:
+    example = corpus.load("log_example.json")
+    assert isinstance(example, dict)
+    receipts = [case["receipt"] for case in example["cases"] if case["kind"] == "receipt"]
+    assert len(receipts) == 16
+    for receipt in receipts:
+        bare = {name: value for name, value in receipt.items() if name != "log_proof"}
+        result = verify_signed_receipt(receipt, expected_public_key_hex=receipt["public_key_hex"])
+        assert result == verify_signed_receipt(bare, expected_public_key_hex=receipt["public_key_hex"])
+        assert result.authenticated
+
+
 def test_repeats_are_no_fault_and_conflicts_are(run: Run, tmp_path: Path) -> None:
     file = write_lines(tmp_path / "a.jsonl", [logged(0), logged(1), logged(0)])
     report = audit(run, file)

@@ -1,9 +1,11 @@
 """RFC 8785: published vectors, and agreement with the rfc8785 package."""
 
 import json
+import shutil
 import struct
+import subprocess
 from collections import UserDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum, StrEnum
 from typing import cast
 
@@ -66,6 +68,39 @@ def test_agrees_with_rfc8785(value: object) -> None:
 )
 def test_refuses_what_rfc8785_refuses(value: object) -> None:
     assert form_or_none(canonical_bytes, value) == form_or_none(rfc8785.dumps, value)
+
+
+NODE = """
+const form = value => Array.isArray(value) ? "[" + value.map(form).join(",") + "]"
+  : value && typeof value === "object"
+    ? "{" + Object.keys(value).sort().map(name => form(name) + ":" + form(value[name])).join(",") + "}"
+    : JSON.stringify(value);
+require("readline").createInterface({input: process.stdin})
+  .on("line", line => console.log(Buffer.from(form(JSON.parse(line))).toString("hex")));
+"""
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[subprocess.Popen[str]]:
+    """Another runtime's own number and string writing, a line in and a line out."""
+    if shutil.which("node") is None:
+        pytest.skip("must: node is not on this machine")
+    command = ["node", "-e", NODE]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        yield running
+        assert running.stdin is not None
+        running.stdin.close()
+        assert running.wait(timeout=10) == 0
+
+
+@settings(max_examples=400, deadline=None)
+@given(JSON)
+def test_agrees_with_node(node: subprocess.Popen[str], value: object) -> None:
+    assert node.stdin is not None
+    assert node.stdout is not None
+    node.stdin.write(json.dumps(value) + "\n")
+    node.stdin.flush()
+    assert bytes.fromhex(node.stdout.readline()) == canonical_bytes(value)
 
 
 def form_or_none(write: Callable[[object], bytes], value: object) -> bytes | None:

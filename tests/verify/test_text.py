@@ -53,6 +53,31 @@ def test_json_test_suite(case: dict[str, object]) -> None:
     assert answer.authenticated is (refusal is None)
 
 
+# What the transform cases become: a value, or a refusal; none is changed in silence.
+TRANSFORMED: dict[str, object] = {
+    "number_1.0.json": [1],
+    "number_1.000000000000000005.json": [1],
+    "number_1000000000000000.json": [10**15],
+    "number_1e-999.json": [0],
+    "number_1e6.json": [10**6],
+    "object_key_nfc_nfd.json": {"\u00e9": "NFC", "e\u0301": "NFD"},
+    "object_key_nfd_nfc.json": {"e\u0301": "NFD", "\u00e9": "NFC"},
+    "string_with_escaped_NULL.json": ["A\0B"],
+}
+
+
+def test_json_test_suite_transforms() -> None:
+    cases = corpus.lines("jsontestsuite_transform.jsonl")
+    assert len(cases) == 22
+    read_as: dict[str, object] = {}
+    for case in cases:
+        try:
+            read_as[str(case["name"])], _ = parse(suite_bytes(case).decode())
+        except (Malformed, UnicodeDecodeError):
+            continue
+    assert read_as == TRANSFORMED
+
+
 def nested(depth: int) -> str:
     return "[" * depth + "]" * depth
 
