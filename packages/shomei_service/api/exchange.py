@@ -1,29 +1,32 @@
 """One request and its answer: every route takes these steps, in the contract's order. CONTRACT.md §2."""
 
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from starlette.types import Receive, Send
 from starlette.types import Scope as Request
 
 from ..engine.errors import EngineError, Fault, Unauthenticated
-from ..engine.model import Caller, Json, Scope
+from ..engine.model import Call, Caller, Json, Scope
 from ..engine.parts import Engine
 from ..engine.verbs import access
-from . import auth, bodies, errors, paths, reading, retries
+from . import auth, bodies, errors, forms, paths, reading, retries, streams
 from .bodies import SINGLE, Allowance, ClientGone
 from .journal import REQUEST_ID, log_fault
 from .lanes import Lane, Lanes
 from .rates import Rates
-from .replies import Reply, reply
+from .replies import Reply, Streamed, reply
 from .schemas import Nothing, Shape
+from .streams import Stream
 
 B = TypeVar("B", bound=Shape)
 Q = TypeVar("Q", bound=Shape)
 
 _NO_FIELDS: Final[Mapping[type[EngineError], Mapping[str, Json]]] = {}
+_NO_FORMS: Final[Mapping[str, Any]] = {}
 
 
 def _one(_body: Shape) -> int:
@@ -41,6 +44,9 @@ class Ask(Generic[B, Q]):
     query: Q
 
 
+Act = Callable[[Ask[B, Q]], Mapping[str, object] | Streamed]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation(Generic[B, Q]):
     """One line of CONTRACT.md §1: what a route needs, what it reads and what it does."""
@@ -48,7 +54,7 @@ class Operation(Generic[B, Q]):
     method: str
     path: str
     scope: Scope
-    act: Callable[[Ask[B, Q]], Mapping[str, object]]
+    act: Act[B, Q]
     answer: type
     body: type[B]
     query: type[Q]
@@ -57,6 +63,8 @@ class Operation(Generic[B, Q]):
     allowance: Allowance = SINGLE
     weigh: Callable[[B], int] = _one
     refused: Mapping[type[EngineError], Mapping[str, Json]] = field(default_factory=lambda: _NO_FIELDS)
+    forms: Mapping[str, Act[B, Q]] = field(default_factory=lambda: _NO_FORMS)  # by media type, beside JSON
+    streams: bool = False  # whether JSON is sent while it is made, as the other forms are
 
 
 AnyOperation = Operation[Shape, Shape]
@@ -74,20 +82,40 @@ class Exchange:
     async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
         """Answer the request, or say nothing to a client that is gone."""
         try:
-            answer = await self._answer(request, receive)
+            with ExitStack() as places:
+                answer = await self._answer(request, receive, places)
+                if isinstance(answer, Stream):
+                    await answer.send(receive, send)
+                    return
         except ClientGone:
             return
         except EngineError as error:
             answer = self._refuse(error, cast(str, request[REQUEST_ID]))
         await answer.send(send)
 
-    async def _answer(self, request: Request, receive: Receive) -> Reply:
+    @contextmanager
+    def _place(self, form: str | None) -> Generator[None]:
+        """Hold one of the places for answers in pieces, if this is to be one."""
+        if form is None and not self.operation.streams:
+            yield
+            return
+        holder = object()
+        streams.take_place(self._lanes, holder)
+        try:
+            yield
+        finally:
+            self._lanes.streams.release_on_behalf_of(holder)
+
+    async def _answer(self, request: Request, receive: Receive, places: ExitStack) -> Reply | Stream:
         operation = self.operation
+        began = time.perf_counter()
         # 1. 401, 403, 429: nothing of the request is read for a caller who may not ask.
         caller = await self._authenticate(request)
         caller.require(operation.scope)
         self._rates.admit(caller.actor, operation.lane)
-        # 2. Large bodies wait outside until there is room for them.
+        # 2. Large bodies wait outside until there is room for them; large answers are refused.
+        form = forms.chosen(request, operation.forms)
+        places.enter_context(self._place(form))
         async with self._lanes.large_bodies if operation.lane is Lane.BATCH else nullcontext():
             # 3. 413, then 422 as far as headers tell.
             raw = b""
@@ -95,7 +123,9 @@ class Exchange:
                 raw = await bodies.take(request, receive, operation.allowance)
                 bodies.require_json(request)
             # 4. The rest is work, and leaves the event loop.
-            return await self._lanes.run(operation.lane, self._work, request, caller, raw)
+            call = Call(cast(str, request[REQUEST_ID]), began, self._status_of)
+            asking = replace(caller, call=call)
+            return await self._lanes.run(operation.lane, self._work, request, asking, raw, form)
 
     async def _authenticate(self, request: Request) -> Caller:
         try:
@@ -104,7 +134,10 @@ class Exchange:
             self._rates.fail(auth.suspects(request))
             raise
 
-    def _work(self, request: Request, caller: Caller, raw: bytes) -> Reply:
+    def _status_of(self, error: EngineError | None) -> int:
+        return self.operation.success if error is None else errors.status_of(error)
+
+    def _work(self, request: Request, caller: Caller, raw: bytes, form: str | None) -> Reply | Stream:
         operation = self.operation
         # 422, then 404 for an id that names nothing, then whatever the verb says.
         ask = Ask(
@@ -117,7 +150,10 @@ class Exchange:
             path_id=paths.decode(next(iter(cast(Mapping[str, str], request["path_params"]).values()), "")),
         )
         self._rates.charge(caller.actor, operation.lane, operation.weigh(ask.body) - 1)
-        return reply(operation.act(ask), status=operation.success)
+        answer = (operation.forms[form] if form is not None else operation.act)(ask)
+        if isinstance(answer, Streamed):
+            return Stream(operation.success, answer, self._lanes)
+        return reply(answer, status=operation.success)
 
     def _refuse(self, error: EngineError, request_id: str) -> Reply:
         if isinstance(error, Fault):

@@ -221,17 +221,23 @@ class TombstonesAnswer(TypedDict):
 
 
 class AuditListed(TypedDict):
-    """Who read or was refused what."""
+    """Who read or was refused what; the next event's prev_hash is the hash of this object's RFC 8785 form."""
 
     seq: int
     prev_hash: str
     at: int
     actor_ref: str
-    actor_kind: Literal["data", "admin"]
+    actor_kind: Literal["data", "admin", "system"]
     verb: str
     outcome_code: str
+    http_status: int | None
+    purpose_code: str | None
     memory_ids: list[str]
+    subject_pseudonyms: list[str]
     count: int
+    latency_ms: int | None
+    request_id: str | None
+    receipt_hash: str | None
 
 
 class AuditAnswer(TypedDict):

@@ -18,6 +18,7 @@ T = TypeVar("T")
 QUEUE: Final = 256  # RELIABILITY.md §6: workers' queue
 _DRAIN_SECONDS: Final = 60  # what is not done then is finished when the engine is next opened
 _LARGE_BODIES: Final = 8  # of 16 MiB each: what all batches together may hold in memory
+_STREAMS: Final = 32  # answers that are made while they are sent, at one time
 
 
 class Lane(StrEnum):
@@ -29,6 +30,8 @@ class Lane(StrEnum):
     REMEMBER = "remember"
     BATCH = "batch"
     GOVERN = "govern"
+    EXPORT = "export"
+    STREAM = "stream"
     PROBE = "probe"
 
 
@@ -40,6 +43,8 @@ THREADS: Final[Mapping[Lane, int]] = {
     Lane.REMEMBER: 64,
     Lane.BATCH: 2,
     Lane.GOVERN: 64,
+    Lane.EXPORT: 2,  # RELIABILITY.md §6: concurrent exports
+    Lane.STREAM: 4,
     Lane.PROBE: 1,
 }
 
@@ -54,6 +59,7 @@ class Lanes:
         self._working = 0
         self._done = threading.Condition()
         self.large_bodies = anyio.CapacityLimiter(_LARGE_BODIES)
+        self.streams = anyio.CapacityLimiter(_STREAMS)
 
     async def run(self, lane: Lane, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the work in the lane and return what it returns; what has begun completes, whoever hangs up.

@@ -63,6 +63,7 @@ class Rates:
             Lane.REMEMBER: (requests, adds),
             Lane.BATCH: (requests, adds),
             Lane.GOVERN: (governed,),
+            Lane.EXPORT: (governed,),
         }
         self._failed = Pace(settings.rate_failed_keys / _MINUTE, burst=settings.rate_failed_keys)
 

@@ -1,7 +1,7 @@
 """An answer as bytes, and how it is sent. CONTRACT.md §1-§2."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 
 from starlette.types import Send
@@ -21,6 +21,15 @@ class Reply:
         """Put the answer on the wire."""
         await send({"type": "http.response.start", "status": self.status, "headers": list(self.headers)})
         await send({"type": "http.response.body", "body": self.body})
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """An answer too large to hold: its pieces are made while it is sent, and dropped once it is."""
+
+    media_type: str
+    pieces: Generator[bytes]
+    headers: Headers = ()
 
 
 def encode(value: Mapping[str, object]) -> bytes:

@@ -88,6 +88,7 @@ SemanticType = Annotated[
     StringConstraints(min_length=1, max_length=limits.SEMANTIC_TYPE_CHARACTERS),
     AfterValidator(_without_nul),
 ]
+Pseudonym = Annotated[str, StringConstraints(pattern=r"^hmac-sha256:[0-9a-f]{64}$")]
 Code = Annotated[str, StringConstraints(pattern=_CODE)]
 Codes = Annotated[list[Code], Field(max_length=_PURPOSES), AfterValidator(_once)]
 MemoryIds = Annotated[
@@ -256,8 +257,10 @@ class LogQuery(Shape):
 
 
 class AuditQuery(Shape):
-    """Which page of the read audit."""
+    """Which page of the read audit, and about whom."""
 
+    user_id: Subject | None = None
+    subject_pseudonym: Pseudonym | None = None
     after_seq: Annotated[int, Field(ge=-1, le=2**53 - 1), BeforeValidator(_whole)] = -1
     limit: Rows = 100
 
@@ -265,7 +268,7 @@ class AuditQuery(Shape):
 class TombstoneQuery(Shape):
     """Which page of tombstones, and about whom."""
 
-    subject_pseudonym: Annotated[str, StringConstraints(pattern=r"^hmac-sha256:[0-9a-f]{64}$")] | None = None
+    subject_pseudonym: Pseudonym | None = None
     cursor: Annotated[str, StringConstraints(pattern=r"^ts_[0-9a-f]{32}$")] | None = None
     limit: Rows = 100
 

@@ -1,22 +1,22 @@
 """The read audit: every access leaves an event, in batches or before the answer. CONTRACT.md §7.
 
 In batches, events wait in a bounded buffer for the background thread; a full buffer refuses reads rather
-than lose one. Strict, the event is durable before anything is told.
+than lose one. Strict, the event is durable before anything is told. What leaves a receipt is durable with it.
 """
 
 import threading
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from .errors import AuditUnavailable, Blocked, Fault, Held
-from .model import Caller, Clock, MemoryId, Scope, TenantId
+from .errors import AuditUnavailable, Blocked, EngineError, Fault, Held
+from .model import Caller, Clock, MemoryId, Pseudonym, Scope, TenantId
 from .store import audit
 from .store.audit import Access
-from .store.unit import Store
+from .store.unit import Store, Unit
 
 _BUFFERED: Final = 20_000
-_IDS: Final = 100  # of one event; the count says how many there were
 
 
 class Audit:
@@ -37,27 +37,42 @@ class Audit:
         verb: str,
         ids: Sequence[MemoryId] = (),
         *,
-        outcome: str = "ok",
+        refusal: EngineError | None = None,
         count: int | None = None,
+        subjects: Sequence[Pseudonym] = (),
+        purpose: str | None = None,
     ) -> None:
         """Take an access down; raise AuditUnavailable when it can not be, and then nothing may be told."""
-        access = Access(
-            at=self._clock.now(),
-            actor=caller.actor,
-            is_admin=Scope.ADMIN in caller.scopes,
-            verb=verb,
-            outcome=outcome,
-            memory_ids=tuple(ids[:_IDS]),
-            count=len(ids) if count is None else count,
-        )
+        access = self._access(caller, verb, ids, refusal, count=count, subjects=subjects, purpose=purpose)
         if self._strict:
             self._write(caller.tenant, [access])
             return
         with self._lock:
-            if self._count >= _BUFFERED:
-                raise AuditUnavailable("the read audit does not keep up; nothing is read without it")
+            self._require_room()
             self._waiting.setdefault(caller.tenant, []).append(access)
             self._count += 1
+
+    def record(
+        self,
+        unit: Unit,
+        caller: Caller,
+        verb: str,
+        ids: Sequence[MemoryId],
+        *,
+        receipt_hash: str,
+        subjects: Sequence[Pseudonym] = (),
+    ) -> None:
+        """Take an access down in the unit that puts its receipt on record: there are both, or neither is.
+
+        Raises AuditUnavailable, and then nothing may be told.
+        """
+        with self._lock:
+            self._require_room()  # in batches too, whoever reads waits for those before
+        access = self._access(caller, verb, ids, None, subjects=subjects, receipt_hash=receipt_hash)
+        try:
+            audit.append(unit, [access])
+        except Fault as exc:
+            raise AuditUnavailable("the read audit can not be written; nothing is read without it") from exc
 
     @contextmanager
     def refusals(self, caller: Caller, verb: str, memory_id: str) -> Generator[None]:
@@ -65,13 +80,46 @@ class Audit:
         try:
             yield
         except (Held, Blocked) as refused:
-            self.note(caller, verb, [MemoryId(memory_id)], outcome=refused.code)
+            self.note(caller, verb, [MemoryId(memory_id)], refusal=refused)
             raise
 
     def flush(self) -> None:
         """Write what waits, in order; what can not be written waits on."""
         with self._flushing:  # so that whoever flushed may read all that was noted before
             self._flush()
+
+    def _access(
+        self,
+        caller: Caller,
+        verb: str,
+        ids: Sequence[MemoryId],
+        refusal: EngineError | None,
+        *,
+        count: int | None = None,
+        subjects: Sequence[Pseudonym] = (),
+        purpose: str | None = None,
+        receipt_hash: str | None = None,
+    ) -> Access:
+        call = caller.call
+        return Access(
+            at=self._clock.now(),
+            actor=caller.actor,
+            is_admin=Scope.ADMIN in caller.scopes,
+            verb=verb,
+            outcome="ok" if refusal is None else refusal.code,
+            memory_ids=tuple(ids),
+            count=len(ids) if count is None else count,
+            subjects=tuple(subjects),
+            http_status=call.status_of(refusal) if call else None,
+            purpose=purpose,
+            latency_ms=round(1000 * (time.perf_counter() - call.began)) if call else None,
+            request_id=call.request_id if call else None,
+            receipt_hash=receipt_hash,
+        )
+
+    def _require_room(self) -> None:
+        if self._count >= _BUFFERED:
+            raise AuditUnavailable("the read audit does not keep up; nothing is read without it")
 
     def _flush(self) -> None:
         with self._lock:

@@ -1,12 +1,12 @@
 """The engine's values: ids, closed sets and frozen records. SEMANTICS.md §2-§3, §10."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType, Protocol, cast
 
-from .errors import Forbidden
+from .errors import EngineError, Forbidden
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 JsonObject = dict[str, Json]
@@ -292,6 +292,15 @@ class Retry:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Call:
+    """The request a caller makes: its id, when it began, and what status it ends with, for the audit."""
+
+    request_id: str
+    began: float  # time.perf_counter
+    status_of: Callable[[EngineError | None], int]
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Who asks: the tenant and scopes come from the API key alone. A retry makes writing calls repeatable."""
@@ -300,6 +309,7 @@ class Caller:
     actor: str
     scopes: frozenset[Scope]
     retry: Retry | None = None
+    call: Call | None = None
 
     def require(self, scope: Scope) -> None:
         """Raise Forbidden unless the key has the scope; the words are the contract's."""

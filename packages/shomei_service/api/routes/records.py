@@ -1,12 +1,13 @@
 """The records themselves: receipts, tombstones, the read audit. CONTRACT.md §1."""
 
-from typing import Final
+from typing import Final, cast
 
 from ...engine.model import Scope
+from ...engine.store.audit import AuditEvent
 from ...engine.verbs import records
 from ..answers import proof
 from ..exchange import Ask, Operation
-from ..governed_answers import AuditAnswer, ReceiptsAnswer, TombstonesAnswer
+from ..governed_answers import AuditAnswer, AuditListed, ReceiptsAnswer, TombstonesAnswer
 from ..lanes import Lane
 from ..schemas import AuditQuery, LogQuery, Nothing, TombstoneQuery
 
@@ -48,24 +49,21 @@ def list_tombstones(ask: Ask[Nothing, TombstoneQuery]) -> TombstonesAnswer:
 
 
 def list_accesses(ask: Ask[Nothing, AuditQuery]) -> AuditAnswer:
-    """Read who read or was refused what."""
-    found = records.audit_page(ask.engine, ask.caller, after_seq=ask.query.after_seq, limit=ask.query.limit)
-    return {
-        "results": [
-            {
-                "seq": one.seq,
-                "prev_hash": one.prev_hash,
-                "at": one.access.at,
-                "actor_ref": one.access.actor,
-                "actor_kind": "admin" if one.access.is_admin else "data",
-                "verb": one.access.verb,
-                "outcome_code": one.access.outcome,
-                "memory_ids": list(one.access.memory_ids),
-                "count": one.access.count,
-            }
-            for one in found
-        ]
-    }
+    """Read who read or was refused what, of one subject only if it is named."""
+    query = ask.query
+    found = records.audit_page(
+        ask.engine,
+        ask.caller,
+        after_seq=query.after_seq,
+        limit=query.limit,
+        user_id=query.user_id,
+        subject=query.subject_pseudonym,
+    )
+    return {"results": [_accessed(one) for one in found]}
+
+
+def _accessed(one: AuditEvent) -> AuditListed:
+    return cast(AuditListed, cast(object, one.told()))
 
 
 OPERATIONS: Final = (

@@ -190,8 +190,39 @@ audit = Table(  # who read or was refused what: ids, codes and counts, chained b
     Column("outcome", String(40), nullable=False),
     Column("memory_ids", Text, nullable=False),
     Column("count", Integer, nullable=False),
+    Column("http_status", Integer),
+    Column("purpose", String(64)),
+    Column("latency_ms", Integer),
+    Column("request_id", String(40)),
+    Column("receipt_hash", String(80)),
     tenant_key("seq"),
     of_tenant(),
+)
+
+audit_subjects = Table(  # whom an event is about, and with how many of its memories
+    "audit_subjects",
+    metadata,
+    Column("tenant_id", String(32), nullable=False),
+    Column("subject", String(80), nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("count", Integer, nullable=False),
+    tenant_key("subject", "seq"),
+    of_tenant(),
+    Index(None, "tenant_id", "seq"),
+)
+
+imports = Table(  # which line of which file became which memory; a line without an id goes with its memory
+    "imports",
+    metadata,
+    Column("tenant_id", String(32), nullable=False),
+    Column("line_key", String(80), nullable=False),
+    Column("memory_id", String(40), nullable=False),
+    Column("has_id", Boolean, nullable=False),
+    Column("format", String(32), nullable=False),
+    Column("created_at", BigInteger),  # as the file says
+    tenant_key("line_key"),
+    of_tenant(),
+    Index(None, "tenant_id", "memory_id"),
 )
 
 events = Table(  # content-free; what later deliveries will read

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from .. import limits, policy
+from ..errors import Invalid
 from ..model import Attested, Caller, Pseudonym, Scope, Tombstone
 from ..parts import Engine
 from ..store import audit, receipts, tenants, tombstones
@@ -55,10 +56,27 @@ def tombstone_page(
     return TombstonePage(found[:limit], found[limit - 1].tombstone_id if len(found) > limit else None)
 
 
-def audit_page(engine: Engine, caller: Caller, *, after_seq: int = -1, limit: int = 100) -> list[AuditEvent]:
-    """Return accesses on record after a sequence number; those still in the buffer are written first."""
+def audit_page(
+    engine: Engine,
+    caller: Caller,
+    *,
+    after_seq: int = -1,
+    limit: int = 100,
+    user_id: str | None = None,
+    subject: str | None = None,
+) -> list[AuditEvent]:
+    """Return accesses on record after a sequence number; those still in the buffer are written first.
+
+    A subject is named by user_id or by pseudonym, not by both: Invalid otherwise.
+    """
     caller.require(Scope.ADMIN)
     policy.require_count(limit, largest=limits.PAGE_ROWS)
+    if user_id is not None and subject is not None:
+        raise Invalid("name the subject by user_id or by subject_pseudonym, not by both")
     engine.audit.flush()
     with engine.reading(caller.tenant) as unit:
-        return audit.page(unit, after_seq, limit)
+        about = Pseudonym(subject) if subject is not None else None
+        if user_id is not None:
+            policy.require_subject(user_id)
+            about = engine.commitments(tenants.get(unit)).subject(user_id)
+        return audit.page(unit, after_seq, limit, subject=about)
