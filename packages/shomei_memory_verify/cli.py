@@ -33,14 +33,17 @@ class _Arguments(argparse.Namespace):
     form: str
     batch: bool
     partial: bool
+    witness: str | None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Verify a receipt, or with --batch a set of them; print the verdict, return the exit status."""
+    """Verify a receipt, a set of them or an export; print the verdict, return the exit status."""
     parser = _parser()
     arguments = parser.parse_args(argv, _Arguments())
     _require_sense(parser, arguments)
     try:
+        if arguments.witness is not None:
+            return _check_package(parser, arguments, arguments.witness)
         return _audit(arguments) if arguments.batch else _verify(arguments)
     except OSError as exc:
         parser.error(f"a receipt cannot be read: {exc.strerror}")
@@ -49,8 +52,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _require_sense(parser: argparse.ArgumentParser, arguments: _Arguments) -> None:
-    if any("\0" in name for name in arguments.receipts):
+    if any("\0" in name for name in (*arguments.receipts, arguments.witness or "")):
         parser.error("a receipt cannot be read: no file can have that name")
+    if arguments.witness is not None:
+        if arguments.batch or arguments.form in {"render", "html"}:
+            parser.error("--witness prints a verdict or --json; render the witness itself for a page")
+    elif not arguments.receipts:
+        parser.error("the following arguments are required: RECEIPT")
     if arguments.batch and arguments.form in {"render", "html"}:
         parser.error("--batch prints a summary or --json, no pages")
     if not arguments.batch and (len(arguments.receipts) > 1 or len(arguments.pins) > 1 or arguments.partial):
@@ -75,6 +83,25 @@ def _audit(arguments: _Arguments) -> int:
     return cast("int", report["status"])
 
 
+def _check_package(parser: argparse.ArgumentParser, arguments: _Arguments, package: str) -> int:
+    from shomei_memory_verify.witness import as_lines, as_report, check
+    from shomei_memory_verify.witness_files import NotAPackage
+
+    given = _read(arguments.receipts[0]) if arguments.receipts else None
+    pin = arguments.pins[0] if arguments.pins else None
+    try:
+        found = check(package, pin=pin, witness=given)
+    except NotAPackage as exc:
+        parser.error(str(exc))
+    if arguments.form == "json":
+        _say(_json(_verdict(found.witness) | as_report(found)))
+    else:
+        _say(_as_line(found.witness) + as_lines(found))
+    if found.witness.reason == OK_UNPINNED:
+        print(_UNPINNED_NOTE, file=sys.stderr)
+    return status_of(found.witness) if found.is_complete else REFUSED
+
+
 def status_of(result: VerifyResult) -> int:
     """Return the exit status of a verdict."""
     if result.authenticated:
@@ -91,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "receipts",
         metavar="RECEIPT",
-        nargs="+",
+        nargs="*",
         help="file with a receipt's JSON, or - for standard input; with --batch any number of files, .jsonl "
         "files with a receipt a line and folders of them, and - reads lines",
     )
@@ -103,6 +130,12 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         help="the signer's ed25519 public key, 64 hex digits, obtained by another way than the receipt; with "
         "--batch also several, when keys were rotated",
+    )
+    parser.add_argument(
+        "--witness",
+        metavar="PACKAGE",
+        help="check an export (ZIP archive, unpacked folder or JSON answer) against its signed witness; a "
+        "RECEIPT that is given counts instead of the witness inside",
     )
     parser.add_argument("--batch", action="store_true", help="verify many receipts and audit their logs")
     parser.add_argument(
@@ -145,14 +178,17 @@ def _as_line(result: VerifyResult) -> str:
 
 
 def _as_json(result: VerifyResult) -> str:
-    shown: dict[str, object] = {
+    return _json(_verdict(result))
+
+
+def _verdict(result: VerifyResult) -> dict[str, object]:
+    return {
         "valid": result.valid,
         "authenticated": result.authenticated,
         "reason": result.reason,
         "public_key_hex": result.public_key_hex,
         "schema": result.schema,
     }
-    return _json(shown)
 
 
 def _json(value: dict[str, object]) -> str:
