@@ -76,7 +76,7 @@ def read(settings: Settings) -> Records:
         known_keys={
             one["name"]
             for one in _rows(
-                custody, "SELECT key_name AS name FROM custody_head UNION SELECT * FROM custody_pending"
+                custody, "SELECT key_name AS name FROM custody_head UNION SELECT name FROM custody_pending"
             )
         },
     )

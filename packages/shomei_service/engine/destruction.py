@@ -38,7 +38,7 @@ def stated(engine: Engine, destroyed: Destruction) -> KeyDestruction:
     if bound is not None and retention is not None:
         bound = max(bound, destroyed.destroyed_at + retention * _SECONDS_A_DAY)
     return KeyDestruction(
-        key_custody=engine.key_custody,
+        key_custody=destroyed.key_custody.value,
         epoch_before=destroyed.epoch_before,
         epoch_after=destroyed.epoch_after,
         destroy_method=destroyed.destroy_method.value,
@@ -61,5 +61,6 @@ def expected(engine: Engine, now: int) -> KeyDestruction:
             finality=Finality.UNASSURED,
             key_final_at=None,
             destroyed_at=now,
+            key_custody=engine.custody.provider.describe().key_custody,
         ),
     )

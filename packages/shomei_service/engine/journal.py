@@ -10,6 +10,7 @@ from typing import Final
 
 from . import aftermath, agreement, deferral, disposal, hold_end, policy, suppression
 from .custody import JournalEntry
+from .custody.journal import WITHDRAWN
 from .errors import NotFound
 from .failpoints import failpoint
 from .model import (
@@ -33,7 +34,7 @@ from .model import (
     Withdrawal,
     new_id,
 )
-from .parts import WITHDRAWN, Engine
+from .parts import Engine
 from .receipts import bodies
 from .store import access, consents, holds, lineage, memories, obligations, tenants, tombstones
 from .store.consents import Consent

@@ -11,6 +11,7 @@ from shomei_memory_verify.canonical import canonical_bytes
 
 from .audit import Audit
 from .custody import Address, Custody, address
+from .custody.journal import WITHDRAWN
 from .custody.sealing import commitment_key
 from .errors import Fault, SigningFault
 from .indexes import Indexes
@@ -28,7 +29,7 @@ from .store.receipts import ReceiptRow
 from .store.unit import Store, Unit
 
 _MARK_EVERY_S = 5  # RECEIPTS.md §2: how far custody's log marks may lag behind
-WITHDRAWN = "withdrawn"  # a journal line that takes another one back
+_QUERIES_KEPT = 2048  # 3 MiB of vectors
 _COMMIT_KEY_ROW = 0  # the tenant's first leaf; CUSTODY.md §3 reserves 256
 
 

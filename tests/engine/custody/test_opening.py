@@ -131,7 +131,7 @@ def test_a_store_that_is_none_refuses(closed: Closed, damage: str) -> None:
                 "no head": "DELETE FROM custody_head",
                 "no root": "DELETE FROM custody_blob WHERE prefix = x''",
                 "no bytes": "UPDATE custody_head SET wrapped_root = 'text'",
-                "other format": "UPDATE custody_head SET format = 2",
+                "other format": "UPDATE custody_head SET format = 1",
             }[damage]
         )
         raw.close()
@@ -279,7 +279,7 @@ def test_an_interrupted_creation_says_so(home: Home) -> None:
 def test_a_store_altered_to_destroy_its_own_key_refuses(closed: Closed) -> None:
     home, _ = closed
     raw = sqlite3.connect(home.custody_dir / "custody.db")
-    raw.execute("INSERT INTO custody_retiring SELECT key_name, epoch FROM custody_head")
+    raw.execute("INSERT INTO custody_retiring SELECT key_name, epoch, key_custody FROM custody_head")
     raw.commit()
     raw.close()
     keys = home.key_names()
@@ -295,7 +295,7 @@ def test_a_name_that_leads_out_of_the_key_directory_is_refused(
     victim = home.directory / "victim.key"
     victim.write_bytes(b"\x01" * 32)
     raw = sqlite3.connect(home.custody_dir / "custody.db")
-    raw.execute("INSERT INTO custody_pending VALUES ('../victim')")
+    raw.execute("INSERT INTO custody_pending VALUES ('../victim', 'dev_local_file')")
     raw.commit()
     raw.close()
     with pytest.raises(CustodyMismatch):

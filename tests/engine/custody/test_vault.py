@@ -32,7 +32,7 @@ from shomei_service.engine.custody.providers.protocol import (
     KeyCustody,
 )
 from shomei_service.engine.custody.reserve import RESERVE_BYTES, Reserve
-from shomei_service.engine.custody.tables import blobs, head
+from shomei_service.engine.custody.tables import blobs, head, tenants
 from shomei_service.engine.errors import CustodyUnavailable, IntegrityFault
 from tests.engine.custody.home import CAUSE, INSTALLATION, Home, Meddling, leaves, punctures
 
@@ -57,6 +57,7 @@ def test_an_erase_destroys_one_leaf_and_no_other(home: Home, custody: Custody) -
         finality=Finality.UNASSURED,
         key_final_at=None,
         destroyed_at=1_000,
+        key_custody=KeyCustody.DEV_LOCAL_FILE,
     )
     assert leaves(custody, range(256, 1280)) == {**before, 300: None}
     custody.close()
@@ -199,8 +200,8 @@ def test_the_last_row_is_the_last(custody: Custody) -> None:
 
 
 def test_the_last_tenant_is_the_last(custody: Custody) -> None:
-    with custody._store.writing() as connection:
-        connection.execute(update(head).values(next_tenant=65535))
+    with custody._heads.writing() as book:
+        book.add(tenants, [{"tenant": 65534, "next_row": 256}])
     assert custody.lease_tenant() == 65535
     custody.puncture_tenant(65535, "tenant_offboarding", now=1)
     with pytest.raises(Exhausted):
@@ -474,12 +475,12 @@ def test_a_busy_store_is_unavailable_and_keeps_every_key(
     reader.execute("BEGIN")
     reader.execute("SELECT * FROM custody_head").fetchall()
     writer = sqlite3.connect(home.custody_dir / "custody.db", isolation_level=None)
-    writer.execute("UPDATE custody_head SET next_tenant = next_tenant + 1")
+    writer.execute("UPDATE custody_head SET created_at = created_at + 1")
     with pytest.raises(CustodyUnavailable):
         home.open()  # the log can not be brought in while an older state is being read
     reader.close()
     writer.execute("PRAGMA locking_mode = EXCLUSIVE")
-    writer.execute("UPDATE custody_head SET next_tenant = next_tenant + 1")
+    writer.execute("UPDATE custody_head SET created_at = created_at + 1")
     with pytest.raises(CustodyUnavailable):
         home.open()
     writer.close()

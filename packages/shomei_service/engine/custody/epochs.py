@@ -9,9 +9,10 @@ from ..failpoints import failpoint
 from . import records
 from .faults import CustodyMismatch
 from .heads import Heads
+from .holders import code_of
 from .keytree import DirtyBlobs
-from .providers.protocol import Destroyed, Handle, KeyState
-from .records import Head
+from .providers.protocol import Destroyed, Handle, KeyState, Provider
+from .records import Head, Named, Record
 from .reserve import Reserve, is_full
 
 _ATTEMPTS: Final = 8  # against other processes that recover in between
@@ -24,9 +25,8 @@ class Epochs:
         """Work on these heads."""
         self._heads: Final = heads
         self._store: Final = heads.store
-        self._provider: Final = heads.provider
         self._reserve: Final = Reserve(heads.store.beside("reserve"))
-        self._next_name: str | None = None
+        self._next: Named | None = None
         self._torn: bool = False
 
     def puncture(self, causes: Mapping[bytes, str], now: int, *, rotate: bool = False) -> dict[bytes, int]:
@@ -51,40 +51,64 @@ class Epochs:
         punctured = self._punctured(causes, now)
         fresh = {steps: cause for steps, cause in causes.items() if steps not in punctured}
         if fresh or rotate:
-            self._advance(fresh, now)
+            self._advance(fresh, now, rotate=rotate)
             punctured |= self._punctured(fresh, now)
         self._torn = False
         return punctured
 
+    def move(self, goal: Provider, now: int) -> None:
+        """Put the tree under a key of another provider and destroy the old one; otherwise as a rotation."""
+        self.recover(now)  # and so no key is left that was only named
+        self._torn = True
+        self._heads.holders.head_for(goal)
+        self._advance({}, now, rotate=True, goal=goal)
+        self._torn = False
+
     def begin(self, seed: bytes, now: int) -> None:
         """Make the first head of a new store."""
-        key = self._provider.create(self._record_name())
-        dirty = self._heads.plant(seed)
-        wrapped = self._provider.wrap(key, dirty.root_key, self._heads.wrap_aad(dirty.tree.epoch, key))
+        provider = self._heads.holders.current
+        named = Named(Handle(_new_name()), code_of(provider))
         with self._store.writing() as connection:
-            records.insert_head(connection, self._heads.installation_id, key, wrapped, dirty, now)
+            records.add_first_pending(connection, named)
+        key = provider.create(named.name)
+        dirty = self._heads.plant(seed)
+        ledger_key = self._heads.ledger_key(dirty.tree)
+        wrapped = provider.wrap(key, dirty.root_key, self._heads.wrap_aad(dirty.tree.epoch, key))
+        head = Head(self._heads.installation_id, dirty.tree.epoch, named.key_custody, key, wrapped, b"")
+        with self._store.writing() as connection:
+            records.insert_head(connection, head, dirty, ledger_key, now)
         self._heads.adopt(self._heads.probe())
         self._reserve.hold()
 
     def recover(self, now: int) -> None:
         """Finish or undo what a crash left, by the five rules of CUSTODY.md §4."""
         self._store.settle()
-        self._next_name = None
+        self._next = None
         with self._store.writing() as connection:  # rule 3: nobody else moves the head meanwhile
             head = records.read_head(connection, lock=True)
             self._heads.require_newer(head)
             self._heads.adopt(self._heads.unseal(head))  # rule 1
-            unused = records.read_pending(connection)  # rule 2: these names and no others
-            for name in unused:
-                _require_other(name, head)
-                self._provider.destroy(name)
-            records.strike_pending(connection, unused)
-            ended: dict[Handle, tuple[int, Destroyed]] = {}
-            for name, epoch in records.read_retiring(connection, head.epoch).items():
-                _require_other(name, head)
-                ended[name] = (epoch, self._destroy(name))
-            records.finish_epochs(connection, ended, now)
+            self._store.mirrors.bring_up()  # before any key goes that only an older copy needs
+            with self._heads.book(connection, head.epoch) as book:
+                # Rule 2: these names and no others.
+                records.strike_pending(book, self._destroy_pending(head, records.read_pending(connection)))
+                ended: dict[Named, Destroyed] = {}
+                for key in records.read_retiring(connection, head.epoch):
+                    _require_other(key, head)
+                    ended[key] = self._destroy(key)
+                records.finish_epochs(book, ended, now)
         self._torn = False
+
+    def _destroy_pending(self, head: Head, named: list[Named]) -> list[Named]:
+        """Destroy keys that lead nowhere; one that lies with a provider out of reach stays named."""
+        reached = [(key, provider) for key in named if (provider := self._find(key)) is not None]
+        for key, provider in reached:
+            _require_other(key, head)
+            provider.destroy(key.name)
+        return [key for key, _ in reached]
+
+    def _find(self, key: Named) -> Provider | None:
+        return self._heads.holders.find(key.key_custody)
 
     def _punctured(self, causes: Mapping[bytes, str], now: int) -> dict[bytes, int]:
         """Return the epochs of what is punctured already, once the old keys are destroyed."""
@@ -96,41 +120,51 @@ class Epochs:
             self.recover(now)
         return epochs
 
-    def _advance(self, fresh: Mapping[bytes, str], now: int) -> None:
+    def _advance(
+        self, fresh: Mapping[bytes, str], now: int, *, rotate: bool, goal: Provider | None = None
+    ) -> None:
         """E2, E3, P, E4 and E5, in this order and no other."""
+        provider = goal or self._heads.holders.current
         for _ in range(_ATTEMPTS):
             # E2: the name first, then the key, so that a crash leaves no key that nobody knows of.
-            name, self._next_name = self._next_name or self._record_name(), None
+            named, self._next = self._next or self._name_next(provider), None
             failpoint("e2.pending")
-            key = self._provider.create(name)
+            key = Named(provider.create(named.name), named.key_custody)
             failpoint("e2.created")
-            dirty = self._commit(key, fresh, now)
+            dirty = self._commit(provider, key, fresh, now, rotate=rotate)
             if dirty is not None:
                 break
             # Another process recovered in between and struck the name, so this key leads nowhere.
-            self._provider.destroy(key)
+            provider.destroy(key.name)
         else:
             raise CustodyUnavailable("other processes kept recovering custody; try again")
         failpoint("e3.after")
         # P: what was written must open before anything is destroyed.
         opened = self._heads.confirm(dirty.tree)
+        if opened != dirty.tree.epoch:
+            self._store.mirrors.bring_up()  # whoever wrote the newer head may not have come to it yet
         failpoint("p.readback")
         # E4, E5: no key that a head needs which this process has not opened.
         self._finish(opened, now)
 
-    def _commit(self, key: Handle, fresh: Mapping[bytes, str], now: int) -> DirtyBlobs | None:
+    def _commit(
+        self, provider: Provider, key: Named, fresh: Mapping[bytes, str], now: int, *, rotate: bool
+    ) -> DirtyBlobs | None:
         """E3: the new head in one transaction. None if another process struck the key's name."""
         with self._store.writing() as connection:
             head = records.read_head(connection, lock=True)
-            if not records.has_pending(connection, key):
+            if not records.has_pending(connection, key.name):
                 return None
             tree = self._heads.current(head)
             already = records.read_punctures(connection, list(fresh))
             causes = {steps: cause for steps, cause in fresh.items() if steps not in already}
-            dirty = tree.cut(causes, epoch=head.epoch + 1)
-            wrapped = self._provider.wrap(key, dirty.root_key, self._heads.wrap_aad(head.epoch + 1, key))
-            records.advance(connection, head, key, wrapped, dirty)
-            records.log_epoch(connection, head.epoch + 1, now, causes)
+            epoch = head.epoch + 1
+            dirty = tree.cut(causes, epoch=epoch)
+            wrapped = provider.wrap(key.name, dirty.root_key, self._heads.wrap_aad(epoch, key.name))
+            with self._heads.book(connection, head.epoch) as book:
+                records.advance(book, head, key, wrapped, dirty)
+                record = Record(epoch, now, rotate, head.key_custody, key.key_custody, None)
+                records.log_epoch(book, record, causes)
             failpoint("e3.before_fsync")
         return dirty
 
@@ -139,31 +173,32 @@ class Epochs:
         with self._store.reading() as connection:
             replaced = records.read_retiring(connection, opened)
         failpoint("e4.before")
-        ended = {name: (epoch, self._destroy(name)) for name, epoch in replaced.items()}
+        ended = {key: self._destroy(key) for key in replaced}
         failpoint("e4.after")
-        name = _new_name()
-        with self._store.writing() as connection:
-            records.finish_epochs(connection, ended, now)
-            records.add_pending(connection, name)
-        self._next_name = name
+        following = Named(Handle(_new_name()), code_of(self._heads.holders.current))
+        with self._heads.writing() as book:
+            records.finish_epochs(book, ended, now)
+            records.add_pending(book, following)
+        self._next = following
         failpoint("e5.after")
 
-    def _destroy(self, name: Handle) -> Destroyed:
-        destroyed = self._provider.destroy(name)
-        if self._provider.state(name) is KeyState.ACTIVE:
+    def _destroy(self, key: Named) -> Destroyed:
+        provider = self._heads.holders.get(key.key_custody)
+        destroyed = provider.destroy(key.name)
+        if provider.state(key.name) is KeyState.ACTIVE:
             raise CustodyUnavailable("the provider still lets the old epoch key be used")
         return destroyed
 
-    def _record_name(self) -> str:
-        name = _new_name()
-        with self._store.writing() as connection:
-            records.add_pending(connection, name)
-        return name
+    def _name_next(self, provider: Provider) -> Named:
+        named = Named(Handle(_new_name()), code_of(provider))
+        with self._heads.writing() as book:
+            records.add_pending(book, named)
+        return named
 
 
-def _require_other(name: Handle, head: Head) -> None:
+def _require_other(key: Named, head: Head) -> None:
     """Raise rather than destroy the key that opens the head, whatever a list says."""
-    if name == head.key_name:
+    if key.name == head.key_name:
         raise CustodyMismatch("the custody store lists its own key as one to destroy; it was altered")
 
 

@@ -27,3 +27,7 @@ class Exhausted(Fault):
 
 class BlobMissing(IntegrityFault):
     """A blob of the tree is not where its parent says: another process replaced it, or it was lost."""
+
+
+class RecordAltered(IntegrityFault):
+    """The custody store's records are not what this installation wrote."""

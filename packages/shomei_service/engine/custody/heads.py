@@ -1,31 +1,39 @@
 """The head of the key tree: opened from the store by the provider, and served. CUSTODY.md §4."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
+
+from sqlalchemy import Connection
 
 from ..errors import IntegrityFault
 from . import leases, records
-from .faults import CustodyMismatch, KeyGone
-from .keytree import BlobName, DirtyBlobs, KeyTree
-from .providers.protocol import Handle, Provider
+from .faults import CustodyMismatch, KeyGone, RecordAltered
+from .holders import Holders
+from .keytree import BlobName, DirtyBlobs, KeyTree, address
+from .ledger import Book, ledger_key, require_kept
+from .providers.protocol import Handle
 from .records import Head
 from .sealing import bind
 from .store import CustodyStore
 from .values import Seen
 
 _LABEL: Final = b"shomei/v1/epoch"
+_OWN_LEAF: Final = address(0, 0)  # tenants are numbered from 1
 
 
 class Heads:
     """The tree being served, and the ways to a newer one. Never serves an older tree after a newer one."""
 
-    def __init__(self, store: CustodyStore, provider: Provider, installation_id: str) -> None:
+    def __init__(self, store: CustodyStore, holders: Holders, installation_id: str) -> None:
         """Serve nothing yet: `adopt` gives the first tree."""
         self.store: Final = store
-        self.provider: Final = provider
+        self.holders: Final = holders
         self.installation_id: Final = installation_id
         self._tree: KeyTree | None = None
+        self._ledger_key: bytes | None = None
         self._swap: Final = threading.Lock()
 
     @property
@@ -40,26 +48,48 @@ class Heads:
             if self._tree is None or tree.epoch > self._tree.epoch:
                 self._tree = tree
 
-    def inspect(self, seen: Seen) -> KeyTree:
-        """Return the open tree of a store that is ours and new enough; raise CustodyMismatch."""
-        with self.store.reading() as connection:
-            head = records.read_head(connection)
-            self._require_ours(head)
-            if head.epoch < seen.epoch or leases.is_behind(connection, seen):
+    def inspect(self, seen: Seen) -> None:
+        """Prove that the store is ours, whole and new enough, touching nothing; raise CustodyMismatch."""
+        failed_at = -1
+        while True:
+            with self.store.reading() as connection, records.damage_refused():
+                head = records.read_head(connection)
+                self._require_ours(head)
+                self._require_newest(connection, head, seen)
+                try:
+                    tree = self.unseal(head)
+                    require_kept(connection, self.ledger_key(tree), self.installation_id, head.epoch)
+                except (KeyGone, IntegrityFault) as exc:
+                    if head.epoch == failed_at:
+                        raise _refusal(exc) from exc
+                    failed_at = head.epoch  # another process may have moved the head since it was read
+                    continue
+            self.store.require_sound()
+            return
+
+    def _require_newest(self, connection: Connection, head: Head, seen: Seen) -> None:
+        mine = leases.given_out(connection, head.epoch)
+        if leases.is_behind(mine, seen):
+            raise CustodyMismatch(
+                "the custody store is older than the database; put the newest copy back, from a mirror "
+                "if there is one"
+            )
+        for path in self.store.mirrors.paths:
+            if path.exists() and leases.is_behind(mine, self._mirrored(path)):
                 raise CustodyMismatch(
-                    "the custody store is older than the database; put the newest copy back"
+                    "the custody store is older than its mirror: it was rolled back; stop, and put the "
+                    "mirror's copy in its place"
                 )
+
+    def _mirrored(self, path: Path) -> Seen:
+        mirror = CustodyStore.open(f"sqlite:///{path}", read_only=True)
         try:
-            return self.unseal(head)
-        except KeyGone as exc:
-            raise CustodyMismatch(
-                "the provider has no key for this custody store: it was rolled back or the key was lost; "
-                "put the newest store, or the key, back"
-            ) from exc
-        except IntegrityFault as exc:
-            raise CustodyMismatch(
-                "the provider's key does not open this custody store; put the right one back"
-            ) from exc
+            with mirror.reading() as connection, records.damage_refused():
+                head = records.read_head(connection)
+                self._require_ours(head)
+                return leases.given_out(connection, head.epoch)
+        finally:
+            mirror.close()
 
     def refresh(self) -> bool:
         """Take up the newest head if another process moved it; return whether it had moved."""
@@ -106,20 +136,48 @@ class Heads:
 
     def require_newer(self, head: Head) -> None:
         """Raise CustodyMismatch for a head that is not ours or older than the one served: the fence."""
-        self._require_ours(head)
-        if self._tree is not None and head.epoch < self._tree.epoch:
+        self._require_fresh(head.installation_id, head.epoch)
+
+    def _require_fresh(self, installation_id: str, epoch: int) -> None:
+        if installation_id != self.installation_id:
+            raise CustodyMismatch("this custody store belongs to another installation; nothing was touched")
+        if self._tree is not None and epoch < self._tree.epoch:
             raise CustodyMismatch(
                 "the custody store went back while in use; stop, and put the newest copy back"
             )
 
+    @contextmanager
+    def writing(self) -> Generator[Book]:
+        """Yield the records in a transaction that no other writer is in, and commit it."""
+        with self.store.writing() as connection:
+            installation_id, epoch = records.lock_head(connection)
+            self._require_fresh(installation_id, epoch)
+            with self.book(connection, epoch) as book:
+                yield book
+
+    @contextmanager
+    def book(self, connection: Connection, epoch: int) -> Generator[Book]:
+        """Yield the records of a head that this transaction has locked."""
+        key = self.ledger_key(self.tree)
+        book = Book(connection, key, self.installation_id, epoch)
+        yield book
+        book.close()
+
+    def ledger_key(self, tree: KeyTree) -> bytes:
+        """Return the key that seals what the records add up to; an installation has one for life."""
+        if self._ledger_key is None:
+            self._ledger_key = ledger_key(tree.derive(_OWN_LEAF))
+        return self._ledger_key
+
     def unseal(self, head: Head) -> KeyTree:
         """Return the tree that a head leads to; raise KeyGone or IntegrityFault."""
         aad = self.wrap_aad(head.epoch, head.key_name)
+        provider = self.holders.of_head(head.key_custody)
         return KeyTree.open(
             self.read_blobs,
             domain=self.installation_id,
             epoch=head.epoch,
-            root_key=self.provider.unwrap(head.key_name, head.wrapped_root, aad),
+            root_key=provider.unwrap(head.key_name, head.wrapped_root, aad),
             sealed_root=head.sealed_root,
         )
 
@@ -133,5 +191,18 @@ class Heads:
         return bind(_LABEL, self.installation_id.encode(), epoch.to_bytes(8), key.encode())
 
     def _require_ours(self, head: Head) -> None:
-        if head.installation_id != self.installation_id:
-            raise CustodyMismatch("this custody store belongs to another installation; nothing was touched")
+        self._require_fresh(head.installation_id, head.epoch)
+
+
+def _refusal(cause: KeyGone | IntegrityFault) -> CustodyMismatch:
+    """Return what a store is refused with that the provider's key does not open, or whose records lie."""
+    if isinstance(cause, KeyGone):
+        return CustodyMismatch(
+            "the provider has no key for this custody store: it was rolled back or the key was lost; "
+            "put the newest store, or the key, back"
+        )
+    if isinstance(cause, RecordAltered):
+        return CustodyMismatch(
+            "a record of the custody store was altered, removed or added; put the newest copy back"
+        )
+    return CustodyMismatch("the provider's key does not open this custody store; put the right one back")

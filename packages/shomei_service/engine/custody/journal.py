@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, bindparam, func, select
 
-from .tables import head, journal, log_marks
+from .ledger import Book, Choice
+from .tables import journal, log_marks
 
+WITHDRAWN: Final = "withdrawn"  # a line that takes another one back
+_MARK: Final = Choice.of(log_marks, log_marks.c.tenant_id == bindparam("whose"))
 _CODE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")  # ids and codes: no text of a person fits in unnoticed
 
 
@@ -35,7 +38,7 @@ class LogMark:
 
 
 def append(
-    connection: Connection,
+    book: Book,
     *,
     tenant: str,
     kind: str,
@@ -50,20 +53,23 @@ def append(
         words.append(pseudonym)
     if not all(_CODE.fullmatch(word) for word in words):
         raise ValueError("the journal takes ids and codes only")
-    connection.execute(select(head.c.id).with_for_update())  # one writer at a time, so numbers have no gap
-    seq = connection.execute(select(func.coalesce(func.max(journal.c.seq), 0))).scalar_one() + 1
-    connection.execute(
-        insert(journal).values(
-            seq=seq,
-            tenant=tenant,
-            kind=kind,
-            ids=json.dumps(list(ids)),
-            pseudonym=pseudonym,
-            codes=json.dumps(dict(codes), sort_keys=True),
-            at=at,
-        )
-    )
+    seq = book.connection.execute(select(func.coalesce(func.max(journal.c.seq), 0))).scalar_one() + 1
+    row = {
+        "seq": seq,
+        "tenant": tenant,
+        "kind": kind,
+        "ids": json.dumps(list(ids)),
+        "pseudonym": pseudonym,
+        "codes": json.dumps(dict(codes), sort_keys=True),
+        "at": at,
+    }
+    book.add(journal, [row])
     return seq
+
+
+def withdraw(book: Book, tenant: str, line: int, *, at: int) -> None:
+    """Take a line back: what it says was not done, and no later opening may do it."""
+    append(book, tenant=tenant, kind=WITHDRAWN, ids=(), pseudonym=None, codes={"line": line}, at=at)
 
 
 def after(connection: Connection, seq: int) -> list[JournalEntry]:
@@ -83,14 +89,13 @@ def after(connection: Connection, seq: int) -> list[JournalEntry]:
     ]
 
 
-def mark(connection: Connection, tenant_id: str, origin: str, seq: int) -> None:
+def mark(book: Book, tenant_id: str, origin: str, seq: int) -> None:
     """Write down how far a tenant's log has come; within one origin it never goes back."""
-    connection.execute(select(head.c.id).with_for_update())
-    known = marks(connection).get(tenant_id)
+    known = marks(book.connection).get(tenant_id)
     if known is not None and known.origin == origin and known.seq >= seq:
         return
-    connection.execute(delete(log_marks).where(log_marks.c.tenant_id == tenant_id))
-    connection.execute(insert(log_marks).values(tenant_id=tenant_id, origin=origin, seq=seq))
+    book.drop(_MARK, {"whose": tenant_id})
+    book.add(log_marks, [{"tenant_id": tenant_id, "origin": origin, "seq": seq}])
 
 
 def marks(connection: Connection) -> dict[str, LogMark]:

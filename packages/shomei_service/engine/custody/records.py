@@ -1,16 +1,30 @@
 """The key tree's rows in the custody store, as functions of an open transaction. CUSTODY.md §2, §4."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from sqlalchemy import Connection, bindparam, delete, exists, func, insert, literal, select, tuple_, update
+from sqlalchemy import (
+    Connection,
+    Row,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from .faults import CustodyMismatch
 from .keytree import BlobName, DirtyBlobs
-from .providers.protocol import Destroyed, DestroyMethod, Finality, Handle
+from .ledger import Book, Choice, blank
+from .providers.protocol import Destroyed, DestroyMethod, Finality, Handle, KeyCustody
 from .tables import FORMAT, blobs, epochs, head, pending, punctures, retiring, stale
 
 _Item = TypeVar("_Item")
@@ -29,17 +43,17 @@ _HEAD: Final = (
     .outerjoin(blobs, (blobs.c.prefix == b"") & (blobs.c.epoch == head.c.epoch))
     .where(head.c.id == 1)
 )
-_LOCK: Final = select(head.c.id).with_for_update()
+_LOCK: Final = select(head.c.installation_id, head.c.epoch).with_for_update()
 
 # What every erase runs is built once: building a statement costs more than running it.
 _MOVE_HEAD: Final = update(head)
-_STRIKE: Final = delete(pending).where(pending.c.name == bindparam("struck"))
+_STRIKE: Final = Choice.of(pending, pending.c.name == bindparam("struck"))
 _PENDING: Final = select(pending.c.name).where(pending.c.name == bindparam("wanted"))
 _RETIRING: Final = select(retiring).where(retiring.c.epoch <= bindparam("opened"))
 _PUNCTURED: Final = select(punctures).where(punctures.c.path.in_(bindparam("paths", expanding=True)))
 _EPOCHS: Final = select(epochs).where(epochs.c.epoch.in_(bindparam("numbers", expanding=True)))
-_END: Final = update(epochs).where(epochs.c.epoch == bindparam("number"), epochs.c.destroyed_at.is_(None))
-_RETIRED: Final = delete(retiring).where(retiring.c.name == bindparam("ended"))
+_END: Final = Choice.of(epochs, epochs.c.epoch == bindparam("number"))
+_RETIRED: Final = Choice.of(retiring, retiring.c.name == bindparam("ended"))
 _OBSOLETE: Final = select(stale.c.prefix, stale.c.epoch).where(stale.c.since <= bindparam("newest"))
 _DROP_BLOBS: Final = delete(blobs).where(tuple_(blobs.c.prefix, blobs.c.epoch).in_(_OBSOLETE))
 _DROP_STALE: Final = delete(stale).where(stale.c.since <= bindparam("newest"))
@@ -51,6 +65,7 @@ class Head:
 
     installation_id: str
     epoch: int
+    key_custody: KeyCustody
     key_name: Handle
     wrapped_root: bytes
     sealed_root: bytes
@@ -62,17 +77,45 @@ class Record:
 
     epoch: int
     at: int
+    rotated: bool
+    old_custody: KeyCustody
+    new_custody: KeyCustody
     ended: tuple[Destroyed, int] | None
 
 
-def read_head(connection: Connection, *, lock: bool = False) -> Head:
-    """Return the head; raise CustodyMismatch if the store has none that this version can read."""
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A provider's key that this store may destroy; for a replaced one, the epoch that replaced it."""
+
+    name: Handle
+    key_custody: KeyCustody
+    epoch: int = 0
+
+
+@contextmanager
+def damage_refused() -> Generator[None]:
+    """Turn what only a damaged or foreign store answers into CustodyMismatch; silence stays silence."""
     try:
-        return _read_head(connection, lock)
+        yield
     except (DBAPIError, TypeError, ValueError) as exc:
         if _is_silence(exc):
             raise
         raise CustodyMismatch("this is no custody store, or it is damaged; put the newest copy back") from exc
+
+
+def lock_head(connection: Connection) -> tuple[str, int]:
+    """Keep every other writer out until this transaction ends; return whose store it is and its epoch."""
+    with damage_refused():
+        row = connection.execute(_LOCK).one_or_none()
+    if row is None:
+        raise CustodyMismatch("the custody store lost its head; put the newest copy back")
+    return row.installation_id, row.epoch
+
+
+def read_head(connection: Connection, *, lock: bool = False) -> Head:
+    """Return the head; raise CustodyMismatch if the store has none that this version can read."""
+    with damage_refused():
+        return _read_head(connection, lock)
 
 
 def _read_head(connection: Connection, lock: bool) -> Head:
@@ -90,8 +133,8 @@ def _read_head(connection: Connection, lock: bool) -> Head:
         raise CustodyMismatch("the custody store has another version's format; use that version")
     if row.sealed is None:
         raise CustodyMismatch("the custody store lost the root of its key tree; put the newest copy back")
-    key_name = Handle(row.key_name)
-    return Head(row.installation_id, row.epoch, key_name, bytes(row.wrapped_root), bytes(row.sealed))
+    held_by, key_name = KeyCustody(row.key_custody), Handle(row.key_name)
+    return Head(row.installation_id, row.epoch, held_by, key_name, bytes(row.wrapped_root), bytes(row.sealed))
 
 
 def read_epoch(connection: Connection) -> int:
@@ -109,32 +152,35 @@ def read_blobs(connection: Connection, names: Sequence[BlobName]) -> dict[BlobNa
     return found
 
 
-def insert_head(
-    connection: Connection, installation_id: str, key: Handle, wrapped: bytes, dirty: DirtyBlobs, now: int
-) -> None:
-    """Write the first head."""
+def insert_head(connection: Connection, first: Head, dirty: DirtyBlobs, key: bytes, now: int) -> None:
+    """Write the first head, whose ledger begins here."""
     connection.execute(
         insert(head).values(
             id=1,
             format=FORMAT,
-            installation_id=installation_id,
-            epoch=dirty.tree.epoch,
-            key_name=key,
-            wrapped_root=wrapped,
-            next_tenant=1,
+            installation_id=first.installation_id,
+            epoch=first.epoch,
+            key_custody=first.key_custody.value,
+            key_name=first.key_name,
+            wrapped_root=first.wrapped_root,
+            ledger=blank(key, first.installation_id, first.epoch),
             created_at=now,
         )
     )
     _insert_blobs(connection, dirty)
-    connection.execute(_STRIKE, {"struck": key})
+    connection.execute(delete(pending))
 
 
-def advance(connection: Connection, old: Head, key: Handle, wrapped: bytes, dirty: DirtyBlobs) -> None:
+def advance(book: Book, old: Head, new: Named, wrapped: bytes, dirty: DirtyBlobs) -> None:
     """Move the head: new blobs, new key, the old key's name among those to destroy. CUSTODY.md §4, E3."""
-    epoch = dirty.tree.epoch
-    connection.execute(_MOVE_HEAD, {"epoch": epoch, "key_name": key, "wrapped_root": wrapped})
-    connection.execute(_STRIKE, {"struck": key})
-    connection.execute(insert(retiring), {"name": old.key_name, "epoch": epoch})
+    connection, epoch = book.connection, dirty.tree.epoch
+    connection.execute(
+        _MOVE_HEAD,
+        {"epoch": epoch, "key_custody": new.key_custody, "key_name": new.name, "wrapped_root": wrapped},
+    )
+    book.epoch = epoch
+    book.drop(_STRIKE, {"struck": new.name})
+    book.add(retiring, [{"name": old.key_name, "epoch": epoch, "key_custody": old.key_custody.value}])
     _insert_blobs(connection, dirty)
     replaced = [{"prefix": prefix, "epoch": sealed, "since": epoch} for prefix, sealed in dirty.replaced]
     connection.execute(insert(stale), replaced)
@@ -145,34 +191,47 @@ def advance(connection: Connection, old: Head, key: Handle, wrapped: bytes, dirt
         connection.execute(insert(stale).from_select(["prefix", "epoch", "since"], under))
 
 
-def log_epoch(connection: Connection, epoch: int, at: int, causes: Mapping[bytes, str]) -> None:
+def log_epoch(book: Book, record: Record, causes: Mapping[bytes, str]) -> None:
     """Add the epoch and what it punctured to the log."""
-    connection.execute(insert(epochs), {"epoch": epoch, "at": at})
-    if causes:
-        rows = [{"path": path, "epoch": epoch, "cause": cause} for path, cause in causes.items()]
-        connection.execute(insert(punctures), rows)
+    row = {
+        "epoch": record.epoch,
+        "at": record.at,
+        "rotated": record.rotated,
+        "old_custody": record.old_custody.value,
+        "new_custody": record.new_custody.value,
+    }
+    book.add(epochs, [row])
+    rows = [{"path": path, "epoch": record.epoch, "cause": cause} for path, cause in causes.items()]
+    book.add(punctures, rows)
 
 
-def finish_epochs(connection: Connection, ended: Mapping[Handle, tuple[int, Destroyed]], now: int) -> None:
+def finish_epochs(book: Book, ended: Mapping[Named, Destroyed], now: int) -> None:
     """Record that old keys are destroyed and drop the blobs they led to. CUSTODY.md §4, E5."""
-    for name, (epoch, destroyed) in ended.items():
+    log = read_epochs(book.connection, [key.epoch for key in ended])
+    for key, destroyed in ended.items():
+        book.drop(_RETIRED, {"ended": key.name})
+        if log[key.epoch].ended is not None:
+            continue  # another process was first, and what it wrote stands
         end = {
-            "number": epoch,
             "destroy_method": destroyed.method.value,
             "finality": destroyed.finality.value,
             "key_final_at": destroyed.final_at,
             "destroyed_at": now,
         }
-        connection.execute(_END, end)
-        connection.execute(_RETIRED, {"ended": name})
-    newest = {"newest": max((epoch for epoch, _ in ended.values()), default=-1)}
-    connection.execute(_DROP_BLOBS, newest)
-    connection.execute(_DROP_STALE, newest)
+        book.change(_END, {"number": key.epoch}, end)
+    newest = {"newest": max((key.epoch for key in ended), default=-1)}
+    book.connection.execute(_DROP_BLOBS, newest)
+    book.connection.execute(_DROP_STALE, newest)
 
 
-def add_pending(connection: Connection, name: str) -> None:
+def add_first_pending(connection: Connection, key: Named) -> None:
+    """Write down the name of the very first key; there is no ledger yet."""
+    connection.execute(insert(pending), {"name": key.name, "key_custody": key.key_custody.value})
+
+
+def add_pending(book: Book, key: Named) -> None:
     """Write down the name of a key before it exists."""
-    connection.execute(insert(pending), {"name": name})
+    book.add(pending, [{"name": key.name, "key_custody": key.key_custody.value}])
 
 
 def has_pending(connection: Connection, name: str) -> bool:
@@ -180,20 +239,23 @@ def has_pending(connection: Connection, name: str) -> bool:
     return connection.execute(_PENDING, {"wanted": name}).first() is not None
 
 
-def read_pending(connection: Connection) -> list[Handle]:
+def read_pending(connection: Connection) -> list[Named]:
     """Return the names of keys that were to be, or are, but lead nowhere yet."""
-    return [Handle(name) for name in connection.execute(select(pending.c.name)).scalars()]
+    return [
+        Named(Handle(row.name), KeyCustody(row.key_custody)) for row in connection.execute(select(pending))
+    ]
 
 
-def strike_pending(connection: Connection, names: Iterable[Handle]) -> None:
+def strike_pending(book: Book, keys: Iterable[Named]) -> None:
     """Forget these names; their keys are destroyed."""
-    for name in names:
-        connection.execute(_STRIKE, {"struck": name})
+    for key in keys:
+        book.drop(_STRIKE, {"struck": key.name})
 
 
-def read_retiring(connection: Connection, opened: int) -> dict[Handle, int]:
-    """Return the names of keys that were replaced up to an epoch, and the epochs that replaced them."""
-    return {Handle(row.name): row.epoch for row in connection.execute(_RETIRING, {"opened": opened})}
+def read_retiring(connection: Connection, opened: int) -> list[Named]:
+    """Return the keys that were replaced up to an epoch, with the epochs that replaced them."""
+    rows = connection.execute(_RETIRING, {"opened": opened})
+    return [Named(Handle(row.name), KeyCustody(row.key_custody), row.epoch) for row in rows]
 
 
 def read_punctures(connection: Connection, paths: Sequence[bytes]) -> dict[bytes, tuple[int, str]]:
@@ -210,12 +272,26 @@ def read_epochs(connection: Connection, numbers: Iterable[int]) -> dict[int, Rec
     found: dict[int, Record] = {}
     for chunk in _chunks(sorted(set(numbers))):
         for row in connection.execute(_EPOCHS, {"numbers": chunk}):
-            ended = None
-            if row.destroyed_at is not None:
-                method, finality = DestroyMethod(row.destroy_method), Finality(row.finality)
-                ended = Destroyed(method, finality, row.key_final_at), row.destroyed_at
-            found[row.epoch] = Record(row.epoch, row.at, ended)
+            found[row.epoch] = _record(row)
     return found
+
+
+def newest_epochs(connection: Connection, limit: int) -> list[Record]:
+    """Return the newest epochs of the log, newest first."""
+    query = select(epochs).order_by(epochs.c.epoch.desc()).limit(limit)
+    return [_record(row) for row in connection.execute(query)]
+
+
+def rotations_after(connection: Connection, epoch: int) -> list[Record]:
+    """Return the later epochs in which somebody asked for a new key, in order."""
+    query = select(epochs).where(epochs.c.rotated, epochs.c.epoch > epoch).order_by(epochs.c.epoch)
+    return [_record(row) for row in connection.execute(query)]
+
+
+def count_punctured(connection: Connection, numbers: Sequence[int]) -> dict[int, int]:
+    """Return how many paths each of these epochs punctured."""
+    query = select(punctures.c.epoch, func.count()).where(punctures.c.epoch.in_(numbers))
+    return {row[0]: row[1] for row in connection.execute(query.group_by(punctures.c.epoch))}
 
 
 def punctured_after(connection: Connection, epoch: int) -> Iterator[tuple[int, int, str, bytes]]:
@@ -236,6 +312,15 @@ def count(connection: Connection) -> tuple[int, int, int]:
     number, total = connection.execute(size).one()
     waiting = connection.execute(select(func.count()).select_from(retiring)).scalar_one()
     return number, total, waiting
+
+
+def _record(row: Row[tuple[object, ...]]) -> Record:
+    ended = None
+    if row.destroyed_at is not None:
+        method, finality = DestroyMethod(row.destroy_method), Finality(row.finality)
+        ended = Destroyed(method, finality, row.key_final_at), row.destroyed_at
+    old, new = KeyCustody(row.old_custody), KeyCustody(row.new_custody)
+    return Record(row.epoch, row.at, bool(row.rotated), old, new, ended)
 
 
 def _is_silence(exc: Exception) -> bool:

@@ -4,17 +4,18 @@ import errno
 import os
 import sqlite3
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event, inspect, make_url
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DatabaseError, DBAPIError, SQLAlchemyError
 
 from ..errors import CustodyUnavailable, EngineError
 from .faults import CustodyMismatch
+from .mirrors import Mirrors
 from .providers.local_file import sync_directory
 from .tables import head, metadata
 
@@ -29,57 +30,85 @@ _POOL_SIZE: Final = 8
 class CustodyStore:
     """Transactions on the custody store, and what must hold of its files before there is one."""
 
-    def __init__(self, url: str, *, read_only: bool = False) -> None:
+    def __init__(self, url: str, *, read_only: bool = False, mirrors: Sequence[Path] = ()) -> None:
         self._url = make_url(url)
         self.is_sqlite: Final = self._url.get_backend_name() == "sqlite"
+        if mirrors and not self.is_sqlite:
+            raise CustodyMismatch(
+                "SHOMEI_CUSTODY_MIRRORS is for a custody store in a file; mirror Postgres by synchronous "
+                "replication"
+            )
+        self.mirrors: Final = Mirrors(Path(self._url.database or ""), mirrors)
+        self.mirrors.require_there()
         self.is_fatal: bool = False
         self._engine: Final = self._connect(read_only, pooled=True)
         self._probe: Final = self._connect(read_only, pooled=False)
 
     @classmethod
-    def create(cls, url: str) -> "CustodyStore":
-        """Make an empty store; raise CustodyMismatch if anything is there already."""
+    def create(cls, url: str, *, mirrors: Sequence[Path] = ()) -> "CustodyStore":
+        """Make an empty store; raise CustodyMismatch if anything is there, or in a mirror, already."""
         where = sqlite_path(url)
         if where is not None:
+            if any((directory / where.name).exists() for directory in mirrors):
+                raise CustodyMismatch("a mirror holds a custody store already; init never replaces one")
             _create_private(where)
-        store = cls(url)
+        store = cls(url, mirrors=mirrors)
         with store._or_closed():
             store._require_durable()
             store._make_tables()
         return store
 
     @classmethod
-    def open(cls, url: str, *, read_only: bool = False) -> "CustodyStore":
+    def open(cls, url: str, *, read_only: bool = False, mirrors: Sequence[Path] = ()) -> "CustodyStore":
         """Open an existing store, creating nothing; raise CustodyMismatch if missing or open to others."""
         where = sqlite_path(url)
         if where is not None:
             _require_private(where)
-        store = cls(url, read_only=read_only)
+        store = cls(url, read_only=read_only, mirrors=mirrors)
         with store._or_closed():
             store._require_durable()
         return store
 
     @contextmanager
     def writing(self) -> Generator[Connection]:
-        """Yield a transaction that may write and commits at the end; raise CustodyUnavailable."""
+        """Yield a transaction that may write, commits at the end and is mirrored after.
+
+        Raises CustodyUnavailable; as MirrorBehind when it is committed and not mirrored.
+        """
         if self.is_fatal:
             raise CustodyUnavailable("the custody store failed to reach its disk; restart to recover")
         with self._guarded(), self._engine.connect() as connection:
             connection.execution_options(shomei_writes=True)
             with connection.begin():
                 yield connection
+        self.mirrors.bring_up()
 
     @contextmanager
     def reading(self) -> Generator[Connection]:
         """Yield a transaction that sees one state; raise CustodyUnavailable."""
-        with self._guarded(), self._engine.connect() as connection, connection.begin():
-            yield connection
+        with self._guarded(), self._engine.connect() as connection:
+            if not self.is_sqlite:
+                connection.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                yield connection
 
     @contextmanager
     def probing(self) -> Generator[Connection]:
         """Yield a reading transaction on a fresh connection, so nothing comes from a page cache of ours."""
         with self._guarded(), self._probe.connect() as connection, connection.begin():
             yield connection
+
+    def require_sound(self) -> None:
+        """Raise CustodyMismatch if the file's own structure is damaged; a server looks after its own."""
+        if not self.is_sqlite:
+            return
+        with self.reading() as connection:
+            try:
+                found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+            except DatabaseError:
+                found = "damaged"
+        if found != "ok":
+            raise CustodyMismatch("the custody store's file is damaged; put the newest copy back")
 
     def beside(self, name: str) -> Path | None:
         """Return the path of a file beside an SQLite store; None for a server."""

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 metadata = MetaData()
 
@@ -15,19 +15,26 @@ head = Table(
     Column("format", Integer, nullable=False),
     Column("installation_id", String(64), nullable=False),
     Column("epoch", BigInteger, nullable=False),
+    Column("key_custody", String(32), nullable=False),  # whose key it is
     Column("key_name", String(64), nullable=False),
     Column("wrapped_root", LargeBinary, nullable=False),
-    Column("next_tenant", Integer, nullable=False),
+    Column("ledger", LargeBinary, nullable=False),  # what the records below add up to, sealed
     Column("created_at", BigInteger, nullable=False),
 )
 
 # Names of provider keys that this store may destroy; no other name may ever be.
-pending = Table("custody_pending", metadata, Column("name", String(64), primary_key=True))
+pending = Table(
+    "custody_pending",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("key_custody", String(32), nullable=False),
+)
 retiring = Table(
     "custody_retiring",
     metadata,
     Column("name", String(64), primary_key=True),
     Column("epoch", BigInteger, nullable=False),  # the epoch that replaced it
+    Column("key_custody", String(32), nullable=False),
 )
 
 blobs = Table(
@@ -50,6 +57,9 @@ epochs = Table(
     metadata,
     Column("epoch", BigInteger, primary_key=True, autoincrement=False),
     Column("at", BigInteger, nullable=False),
+    Column("rotated", Boolean, nullable=False),  # somebody asked for a new key
+    Column("old_custody", String(32), nullable=False),
+    Column("new_custody", String(32), nullable=False),
     Column("destroy_method", String(32)),
     Column("finality", String(16)),
     Column("key_final_at", BigInteger),
@@ -87,4 +97,13 @@ journal = Table(
     Column("pseudonym", String(128)),
     Column("codes", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
+)
+signers = Table(  # signing seeds, each wrapped by a key of its own; never by an epoch key
+    "custody_signer",
+    metadata,
+    Column("signer_id", String(64), primary_key=True),
+    Column("key_custody", String(32), nullable=False),
+    Column("key_name", String(64), nullable=False),
+    Column("wrapped_seed", LargeBinary, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
 )

@@ -29,6 +29,17 @@ class Destruction:
     finality: Finality
     key_final_at: int | None
     destroyed_at: int
+    key_custody: KeyCustody
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    """An epoch that began because somebody asked for a new key, and whose the two keys are."""
+
+    epoch: int
+    at: int
+    old_custody: KeyCustody
+    new_custody: KeyCustody
 
 
 @dataclass(frozen=True, slots=True)

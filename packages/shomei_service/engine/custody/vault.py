@@ -2,21 +2,24 @@
 
 import secrets
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from . import journal, leases, records
 from .epochs import Epochs
-from .faults import BlobMissing
+from .faults import BlobMissing, CustodyMismatch
 from .heads import Heads
+from .holders import Elsewhere, Holders, code_of, nowhere
 from .journal import JournalEntry, LogMark
 from .keytree import Address, path, tenant_path
+from .mirrors import MirrorBehind
 from .providers.protocol import Finality, Provider
 from .sealing import KEY_BYTES
 from .store import CustodyStore
 from .turnstile import Turnstile
-from .values import CustodyStatus, Destruction, EpochEntry, Puncture, PuncturedAt, Seen
+from .values import CustodyStatus, Destruction, EpochEntry, Puncture, PuncturedAt, Rotated, Seen
 
 RESERVED_ROWS: Final = 256  # a tenant's first rows are its tenant keys: CUSTODY.md §3
 LEASE_ROWS: Final = 1024
@@ -43,33 +46,53 @@ class Custody:
         self._turnstile: Final = Turnstile[_Request, Destruction](self._destroy_together)
 
     @classmethod
-    def create(cls, url: str, provider: Provider, *, installation_id: str, now: int) -> "Custody":
+    def create(
+        cls, url: str, provider: Provider, *, installation_id: str, now: int, mirrors: Sequence[Path] = ()
+    ) -> "Custody":
         """Make a custody store with a new tree; raise CustodyMismatch if anything is there already."""
-        custody = cls(Heads(CustodyStore.create(url), provider, installation_id))
+        store = CustodyStore.create(url, mirrors=mirrors)
+        custody = cls(Heads(store, Holders(provider), installation_id))
         with custody._or_closed():
             custody._epochs.begin(secrets.token_bytes(KEY_BYTES), now)
         return custody
 
     @classmethod
     def open(
-        cls, url: str, provider: Provider, *, installation_id: str, seen: Seen = _NOTHING_SEEN, now: int
+        cls,
+        url: str,
+        provider: Provider,
+        *,
+        installation_id: str,
+        seen: Seen = _NOTHING_SEEN,
+        now: int,
+        mirrors: Sequence[Path] = (),
+        elsewhere: Elsewhere = nowhere,
     ) -> "Custody":
         """Open an existing store and finish what a crash left.
 
         Raises CustodyMismatch, with nothing touched, when the store is missing, another installation's,
-        older than what the database has seen of it, or when the provider's key does not open it.
+        older than what the database or a mirror has seen of it, altered, or when the provider's key does
+        not open it.
         """
         # 1. Look without writing: a refusal must leave every byte as it was.
-        looking = CustodyStore.open(url, read_only=True)
-        try:
-            Heads(looking, provider, installation_id).inspect(seen)
-        finally:
-            looking.close()
+        holders = Holders(provider, elsewhere)
+        cls.inspect(url, holders, installation_id=installation_id, seen=seen, mirrors=mirrors)
         # 2. Only now may anything be repaired.
-        custody = cls(Heads(CustodyStore.open(url), provider, installation_id))
+        custody = cls(Heads(CustodyStore.open(url, mirrors=mirrors), holders, installation_id))
         with custody._or_closed(), custody._turnstile.alone():
             custody._epochs.recover(now)
         return custody
+
+    @staticmethod
+    def inspect(
+        url: str, holders: Holders, *, installation_id: str, seen: Seen, mirrors: Sequence[Path] = ()
+    ) -> None:
+        """Prove that a store could be opened, without a trace; raise CustodyMismatch as `open` does."""
+        looking = CustodyStore.open(url, read_only=True, mirrors=mirrors)
+        try:
+            Heads(looking, holders, installation_id).inspect(seen)
+        finally:
+            looking.close()
 
     @contextmanager
     def _or_closed(self) -> Generator[None]:
@@ -96,7 +119,7 @@ class Custody:
     @property
     def provider(self) -> Provider:
         """Who holds the epoch key."""
-        return self._heads.provider
+        return self._heads.holders.current
 
     # Reading
 
@@ -146,15 +169,15 @@ class Custody:
 
     def lease_tenant(self) -> int:
         """Return a tenant number that was never given out, durable before this returns; raise Exhausted."""
-        with self._store.writing() as connection:
-            return leases.lease_tenant(connection, RESERVED_ROWS)
+        with self._heads.writing() as book:
+            return leases.lease_tenant(book, RESERVED_ROWS)
 
     def lease_rows(self, tenant: int, count: int = LEASE_ROWS) -> range:
         """Return rows of a tenant that were never given out, durable before this returns; raise Exhausted."""
         if count < 1:
             raise ValueError("a lease has at least one row")
-        with self._store.writing() as connection:
-            first = leases.lease_rows(connection, tenant, count)
+        with self._heads.writing() as book:
+            first = leases.lease_rows(book, tenant, count)
         return range(first, first + count)
 
     def high_water(self, tenant: int) -> int:
@@ -174,11 +197,21 @@ class Custody:
         codes: Mapping[str, str | int] | None = None,
         at: int,
     ) -> int:
-        """Write one content-free governance line, durable before this returns; return its number."""
-        with self._store.writing() as connection:
-            return journal.append(
-                connection, tenant=tenant, kind=kind, ids=ids, pseudonym=pseudonym, codes=codes or {}, at=at
-            )
+        """Write one content-free governance line, durable before this returns; return its number.
+
+        Raises CustodyUnavailable, and then the line is not there or is taken back.
+        """
+        number = 0
+        try:
+            with self._heads.writing() as book:
+                number = journal.append(
+                    book, tenant=tenant, kind=kind, ids=ids, pseudonym=pseudonym, codes=codes or {}, at=at
+                )
+        except MirrorBehind:
+            with suppress(MirrorBehind), self._heads.writing() as book:
+                journal.withdraw(book, tenant, number, at=at)
+            raise
+        return number
 
     def journal_after(self, seq: int) -> list[JournalEntry]:
         """Return every later line of the governance journal, in order."""
@@ -187,8 +220,8 @@ class Custody:
 
     def set_log_mark(self, tenant_id: str, origin: str, seq: int) -> None:
         """Write down how far a tenant's receipt log has come."""
-        with self._store.writing() as connection:
-            journal.mark(connection, tenant_id, origin, seq)
+        with self._heads.writing() as book:
+            journal.mark(book, tenant_id, origin, seq)
 
     def log_mark(self, tenant_id: str) -> LogMark | None:
         """Return how far a tenant's receipt log had come; None if it was never marked."""
@@ -218,6 +251,28 @@ class Custody:
     def rotate(self, *, now: int) -> Destruction:
         """Move to a fresh epoch key and destroy the old one, puncturing nothing; otherwise as `puncture`."""
         return self._turnstile.enter(_Request({}, now))
+
+    def move(self, goal: Provider, *, now: int) -> Destruction:
+        """Put the tree under a key of another provider and destroy the old one; no row is sealed anew.
+
+        Raises CustodyMismatch when custody is held there already; otherwise as `puncture`, and a later
+        opening with the provider that then holds the head finishes what was begun.
+        """
+        if code_of(goal) is code_of(self.provider):
+            raise CustodyMismatch("custody is held by that provider already; nothing was moved")
+        with self._turnstile.alone():
+            self._epochs.move(goal, now)
+            return self._finished(self.epoch)
+
+    def _finished(self, epoch: int) -> Destruction:
+        with self._store.reading() as connection:
+            return _destruction(records.read_epochs(connection, [epoch])[epoch])
+
+    def rotations_after(self, epoch: int) -> list[Rotated]:
+        """Return the later epochs in which somebody asked for a new key, in order."""
+        with self._store.reading() as connection:
+            found = records.rotations_after(connection, epoch)
+        return [Rotated(one.epoch, one.at, one.old_custody, one.new_custody) for one in found]
 
     def _destroy_together(self, requests: Sequence[_Request]) -> list[Destruction]:
         causes: dict[bytes, str] = {}
@@ -253,4 +308,5 @@ def _destruction(record: records.Record) -> Destruction:
         finality=destroyed.finality,
         key_final_at=destroyed_at if is_final and destroyed.final_at is None else destroyed.final_at,
         destroyed_at=destroyed_at,
+        key_custody=record.old_custody,
     )
