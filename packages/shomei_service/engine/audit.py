@@ -64,10 +64,9 @@ class Audit:
     ) -> None:
         """Take an access down in the unit that puts its receipt on record: there are both, or neither is.
 
-        Raises AuditUnavailable, and then nothing may be told.
+        `catch_up` comes first, so that events stay in order. Raises AuditUnavailable, and then nothing may
+        be told.
         """
-        with self._lock:
-            self._require_room()  # in batches too, whoever reads waits for those before
         access = self._access(caller, verb, ids, None, subjects=subjects, receipt_hash=receipt_hash)
         try:
             audit.append(unit, [access])
@@ -82,6 +81,12 @@ class Audit:
         except (Held, Blocked) as refused:
             self.note(caller, verb, [MemoryId(memory_id)], refusal=refused)
             raise
+
+    def catch_up(self) -> None:
+        """Write what waits before an event of its own is recorded. Raise AuditUnavailable as `note` does."""
+        with self._lock:
+            self._require_room()
+        self.flush()
 
     def flush(self) -> None:
         """Write what waits, in order; what can not be written waits on."""

@@ -110,8 +110,9 @@ def listing(engine: Engine, caller: Caller, user_id: str) -> list[Consent]:
     caller.require(Scope.ADMIN)
     policy.require_subject(user_id)
     with engine.reading(caller.tenant) as unit:
-        found = consents.of_subject(unit, engine.commitments(tenants.get(unit)).subject(user_id))
-    engine.audit.note(caller, "consents", count=len(found))
+        subject = engine.commitments(tenants.get(unit)).subject(user_id)
+        found = consents.of_subject(unit, subject)
+    engine.audit.note(caller, "consents", count=len(found), subjects=[subject])
     return found
 
 

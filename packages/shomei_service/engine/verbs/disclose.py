@@ -25,14 +25,10 @@ def disclose(
     """Return the memory in whatever state it is kept. Raise NotFound when it is not."""
     caller.require(Scope.ADMIN)
     policy.require_reference(recipient, largest=_RECIPIENT_BYTES, message="recipient must be 1 to 256 bytes")
-    # 1. On record before anything is told: without the audit nothing is, and no receipt says that it was.
-    with engine.reading(caller.tenant) as unit:
-        retries.recall(engine, unit, caller)  # a key that was used for another request comes before 404
-        present = policy.require_present(memories.find(unit, memory_id))
-    engine.audit.note(caller, "disclose", [present.memory_id])
-    # 2. The receipt and the reading are one transaction.
+    engine.audit.catch_up()
+    # The receipt, the audit event and the reading are one transaction: nothing is told without the two.
     with engine.unit(caller.tenant) as unit:
-        again = retries.recall(engine, unit, caller)
+        again = retries.recall(engine, unit, caller)  # before 404: the key may be another request's
         row = policy.require_present(memories.lock(unit, memory_id))
         memory = engine.rows.recalled(caller.tenant, row)
         receipt = retries.statement(unit, again["receipt"]) if again is not None else None
@@ -41,4 +37,5 @@ def disclose(
             draft = bodies.disclosure(memory_id=row.memory_id, ground=ground, recipient_ref=reference)
             receipt = engine.attest(unit, [draft], actor=caller.actor)[0]
             retries.keep(engine, unit, caller, {"receipt": receipt.receipt_hash})
+        engine.audit.record(unit, caller, "disclose", [row.memory_id], receipt_hash=receipt.receipt_hash)
     return Disclosed(memory, receipt)

@@ -49,7 +49,8 @@ def page(
         )
     more = len(rows) > limit
     shown = rows[:limit]
-    engine.audit.note(caller, "list", [row.memory_id for row in shown])
+    asked = [subject] if subject is not None else []
+    engine.audit.note(caller, "list", [row.memory_id for row in shown], subjects=asked)
     return MemoryPage(
         memories=[memory for row in shown if (memory := _open(engine, caller, row)) is not None],
         next_cursor=format(shown[-1].address, "x") if more else None,
