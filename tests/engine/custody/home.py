@@ -36,9 +36,9 @@ class Home:
         self.keys_dir = directory / "keys"
         self.url = f"sqlite:///{self.custody_dir / 'custody.db'}"
 
-    def create(self) -> Custody:
+    def create(self, **changes: object) -> Custody:
         provider = LocalFile.initialise(self.keys_dir)
-        return Custody.create(self.url, provider, installation_id=INSTALLATION, now=1)
+        return Custody.create(self.url, provider, installation_id=INSTALLATION, now=1, **changes)  # type: ignore[arg-type]
 
     def open(self, provider: Provider | None = None, **changes: object) -> Custody:
         wanted: dict[str, object] = {"installation_id": INSTALLATION, "now": 50, "seen": Seen()} | changes

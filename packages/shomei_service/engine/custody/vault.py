@@ -185,6 +185,11 @@ class Custody:
         with self._store.reading() as connection:
             return leases.read_high_water(connection, tenant)
 
+    def given_out(self) -> Seen:
+        """Return what this store has done, in the terms in which another one may be behind it."""
+        with self._store.reading() as connection:
+            return leases.given_out(connection, records.read_epoch(connection))
+
     # Remembering what a restored database would forget
 
     def journal_append(
