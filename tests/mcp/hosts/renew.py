@@ -1,8 +1,9 @@
 """Compile the locks of every host anew, hashes in and addresses out: `python -m tests.mcp.hosts.renew`."""
 
+import json
 import subprocess
 
-from tests.mcp.hosts.catalogue import HOSTS, LOCKS, Host
+from tests.mcp.hosts.catalogue import HOSTS, LOCKS, OVERRIDES, Host
 
 UV = "uv pip compile --quiet --universal --python-version 3.11 --generate-hashes"
 UV_OUTPUT = "--no-emit-index-url --no-emit-find-links --no-annotate --no-header"
@@ -18,7 +19,8 @@ def lock(host: Host) -> None:
         return
     host.lock.mkdir(exist_ok=True)
     (host.lock / "package-lock.json").unlink(missing_ok=True)
-    (host.lock / "package.json").write_text('{ "private": true, "license": "Apache-2.0" }\n')
+    about = {"private": True, "license": "Apache-2.0", "overrides": OVERRIDES.get(host.environment, {})}
+    (host.lock / "package.json").write_text(json.dumps(about))
     command = [*NPM.split(), "--omit-lockfile-registry-resolved", *host.wanted]
     subprocess.run(command, cwd=host.lock, check=True)
 

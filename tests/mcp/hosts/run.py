@@ -33,8 +33,10 @@ ENVIRONMENTS = ROOT / ".cache" / "environments"
 PATIENCE_S = 120
 ENDS_WITHIN_S = 5
 REASON_CHARACTERS = 300
+BUNDLE = ROOT / "dist" / "shomei-memory.mcpb"
 ATTIC = "the blue lamp is in the attic"
-_ADDRESS = re.compile(r"[a-z]+://\S+")
+# Package indexes and places on this machine stay out of the result.
+_PLACE = re.compile(r"[a-z]+://\S+|(?<![\w.])/[\w./@-]+")
 
 
 class NotDone(Exception):
@@ -55,6 +57,9 @@ class World:
             "PATH": f"{self.relay}:{os.environ['PATH']}",
             "HOME": os.environ.get("HOME", "/"),
             "PYTHONDONTWRITEBYTECODE": "1",
+            # uv, which starts the bundle, may need the machine's own authorities.
+            **{name: os.environ[name] for name in ("SSL_CERT_FILE",) if name in os.environ},
+            "SHOMEI_JOB_BUNDLE": str(BUNDLE),
             "SHOMEI_MCP_API_KEY": self.home.admin_token,
             "SHOMEI_MCP_BASE_URL": self.url,
             "SHOMEI_JOB_WORD": word,
@@ -101,7 +106,7 @@ def drive(host: Host, place: Path, world: World) -> dict[str, Any]:
         faults.append("a relay outlived its host")
     if faults:
         raise NotDone("; ".join(faults))
-    shown = {"protocol": seen["protocol"]} if "protocol" in seen else {}
+    shown = {name: seen[name] for name in ("protocol", "started_by") if name in seen}
     return {"passed": True, "reach": host.reach, "versions": seen["versions"], **shown, "seconds": spent}
 
 
@@ -133,11 +138,16 @@ def _run(command: list[str], folder: Path, doing: str, environment: Mapping[str,
     except subprocess.TimeoutExpired:
         raise NotDone(f"{doing}: no end within {PATIENCE_S} s") from None
     if done.returncode != 0:
-        last = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "no word")
-        # Addresses of package indexes and of this machine stay out of the result.
-        reason = _ADDRESS.sub("(address)", last.replace(str(ROOT), "."))
-        raise NotDone(f"{doing}: exit status {done.returncode}: {reason[:REASON_CHARACTERS]}")
+        raise NotDone(f"{doing}: exit status {done.returncode}: {_reason(done.stderr)}")
     return done.stdout.strip()
+
+
+def _reason(said: str) -> str:
+    told = [line for line in said.splitlines() if line.strip() and "complete log" not in line]
+    # npm says first what is wrong, Python last.
+    chosen = next((line for line in told if line.startswith("npm error ")), told[-1] if told else "no word")
+    more = " ".join(told[1:4]) if chosen.startswith("npm") else ""
+    return _PLACE.sub("(place)", f"{chosen} {more}".strip())[:REASON_CHARACTERS]
 
 
 def _gone(world: World) -> bool:
@@ -192,7 +202,7 @@ def _git(*words: str) -> str:
 def main(relay: Path, names: list[str]) -> int:
     """Try the named hosts, or all and keep the result; return 0 when every one passed."""
     chosen = [host for host in HOSTS if not names or host.environment in names]
-    watched = ("packages", "tests/mcp/hosts", "docs/hosts.md", "requirements")
+    watched = ("packages", "bundle", "tests/mcp/hosts", "docs/hosts.md", "requirements")
     about = {
         "commit": _git("rev-parse", "HEAD"),
         "changed_since": sorted(
