@@ -1,7 +1,6 @@
 """Epoch keys as files: development custody. Overwriting promises nothing on SSDs or under snapshots."""
 
 import os
-import re
 import stat
 from pathlib import Path
 from typing import Final
@@ -9,9 +8,8 @@ from typing import Final
 from ...errors import CustodyUnavailable
 from ..faults import CustodyMismatch, KeyGone
 from ..sealing import KEY_BYTES, open_sealed, seal
-from .protocol import Description, Destroyed, DestroyMethod, Finality, Handle, KeyCustody, KeyState
+from .protocol import Description, Destroyed, DestroyMethod, Finality, Handle, KeyCustody, KeyState, named
 
-_NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
 _SUFFIX: Final = ".key"
 _OTHERS: Final = 0o077
 
@@ -100,9 +98,7 @@ class LocalFile:
         return Description(KeyCustody.DEV_LOCAL_FILE, is_development=True)
 
     def _path(self, handle: Handle) -> Path:
-        if not _NAME.fullmatch(handle):
-            raise CustodyMismatch("the custody store names a key that is no key's name; it was altered")
-        return self._directory / (handle + _SUFFIX)
+        return self._directory / (named(handle) + _SUFFIX)
 
     def _read(self, handle: Handle) -> bytes:
         try:

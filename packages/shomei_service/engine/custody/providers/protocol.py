@@ -1,10 +1,15 @@
 """The port every provider of epoch keys fits. CUSTODY.md §5."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NewType, Protocol
+from typing import Final, NewType, Protocol
+
+from ..faults import CustodyMismatch
 
 Handle = NewType("Handle", str)
+
+_NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
 
 
 class KeyCustody(StrEnum):
@@ -85,3 +90,10 @@ class Provider(Protocol):
     def describe(self) -> Description:
         """Return the code that receipts carry, and whether it is for development only."""
         ...
+
+
+def named(handle: str) -> str:
+    """Return a key's name as it is; raise CustodyMismatch for what can be none, before anything is asked."""
+    if not _NAME.fullmatch(handle):
+        raise CustodyMismatch("the custody store names a key that is no key's name; it was altered")
+    return handle
