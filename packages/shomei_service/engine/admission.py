@@ -130,10 +130,14 @@ def _stored(admission: Admission, standing: Standing) -> MemoryRow:
     return replace(
         admission.row,
         lawful_basis=new.lawful_basis,
-        source_kind=SourceKind.DERIVED if new.derived_from else SourceKind.PROVIDED,
+        source_kind=_kind(new),
         expires_at=new.expires_at,
         consented=standing.consented,
     )
+
+
+def _kind(new: NewMemory) -> SourceKind:
+    return SourceKind.DERIVED if new.derived_from else new.source_kind
 
 
 def _draft(engine: Engine, admission: Admission, standing: Standing) -> Draft:
@@ -143,7 +147,7 @@ def _draft(engine: Engine, admission: Admission, standing: Standing) -> Draft:
         subject=row.subject,
         semantic=admission.semantic,
         new=standing.new,
-        source_kind=SourceKind.DERIVED if standing.new.derived_from else SourceKind.PROVIDED,
+        source_kind=_kind(standing.new),
         held_on_arrival=standing.held,
         key_custody=engine.key_custody,
     )

@@ -225,6 +225,28 @@ class EventKind(StrEnum):
     ARTIFACT_REBUILD_SUGGESTED = "artifact.rebuild_suggested"
 
 
+class Redaction(StrEnum):
+    """Why a person's own copy leaves a memory's words out. SEMANTICS.md §12."""
+
+    RIGHTS_OF_OTHERS = "art15_4_rights_of_others"
+    RESTRICTION = "art23_restriction"
+    TRADE_SECRET = "trade_secret"
+
+
+class ExportText(StrEnum):
+    """What an operator says to a person who asks, beside the data: Art. 15(1)(a)-(h), 15(2)."""
+
+    CONTROLLER = "controller"
+    CONTACT = "contact"
+    PURPOSES = "purposes"
+    RETENTION = "retention"
+    RIGHTS = "rights"
+    COMPLAINT = "complaint"
+    AUTOMATED_DECISIONS = "automated_decisions"
+    PROCESSORS = "processors"
+    TRANSFERS = "transfers"
+
+
 class PostForget(StrEnum):
     """Whether a forgotten subject may be remembered again. SEMANTICS.md §8."""
 
@@ -256,6 +278,7 @@ class Policies:
     consent_required: bool = False
     notice_before_lift: bool = False
     erase_when_expired: bool = True
+    texts: Mapping[str, str] = field(default_factory=dict[str, str])  # by ExportText, or by key: its name
 
 
 class PurgeState(StrEnum):
@@ -350,6 +373,7 @@ class NewMemory:
     purposes: tuple[str, ...] = ()
     derived_from: tuple[str, ...] = ()
     expires_at: int | None = None
+    source_kind: SourceKind = SourceKind.PROVIDED  # of one that is not derived
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ class Schema(StrEnum):
     CONSENT = "shomei.consent.v1"
     DISCLOSURE = "shomei.disclosure.v1"
     DERIVED_ARTIFACT = "shomei.derived_artifact.v1"
+    ACCESS_EXPORT = "shomei.access_export.v1"
     SUBJECT_CLOSURE = "shomei.subject_closure.v1"
     REERASE = "shomei.reerase.v1"
     LOG_RESTART = "shomei.log_restart.v1"
@@ -188,6 +189,12 @@ def derived_artifact(*, artifact_id: str, kind: ArtifactKind, source_ids: Sequen
         "recallable": True,
     }
     return Draft(Schema.DERIVED_ARTIFACT, None, fields)
+
+
+def access_export(*, export_id: str, subject: Pseudonym, witnessed: JsonObject) -> Draft:
+    """A subject's data was exported. `witnessed` is what the export counts and commits to, export.md §5."""
+    fields: JsonObject = {"export_id": export_id, "subject_pseudonym": subject, **witnessed}
+    return Draft(Schema.ACCESS_EXPORT, export_id, fields)
 
 
 def vector_delete(

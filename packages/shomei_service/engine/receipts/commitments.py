@@ -67,6 +67,15 @@ class Commitments:
         """Return the id a memory's tombstone always gets, also after a restore."""
         return "ts_" + self._mac("tombstone-v1", memory_id.encode())[:32]
 
+    def import_line(self, origin: str, line: str) -> str:
+        """Return the keyed hash by which a line that was imported is known again."""
+        return "hmac-sha256:" + self._mac("import-line-v1", origin.encode() + b"\0" + line.encode())
+
+    def set_of(self, kind: str, tenant_hash: str, subject: Pseudonym, leaves: Iterable[str]) -> str:
+        """Return the commitment to a set about a subject; its leaves are hashes of the entries. export.md §5."""
+        data = canonical_bytes([tenant_hash, subject, sorted(leaves)])
+        return "hmac-sha256:" + self._mac(f"{kind}-set-v1", data)
+
     def closed_set(self, tenant_hash: str, subject: Pseudonym, stones: Iterable[Tombstone]) -> str:
         """Return the commitment to all tombstones of a subject; an auditor with the key recomputes it."""
         leaves = sorted(

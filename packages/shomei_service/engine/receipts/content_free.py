@@ -63,6 +63,7 @@ _ARTIFACT = _form(r"artifact:[0-9a-f]{32}")
 _ORIGIN = _form(r"shomei/[0-9a-f]{32}")
 _CUSTODY = _one_of("ephemeral_test", "dev_local_file", "vault_transit", "kms_aws", "hsm_pkcs11")
 
+_FLAGGED: Final[Mapping[str, Rule]] = {"id": _ARTIFACT, "recallable": lambda value: isinstance(value, bool)}
 _LOG: Final[Mapping[str, Rule]] = {"origin": _ORIGIN, "seq": _integer, "issued_at": _integer}
 
 _FIELDS: Final[Mapping[str, Rule]] = {
@@ -136,6 +137,17 @@ _FIELDS: Final[Mapping[str, Rule]] = {
     "kind": _enum(ArtifactKind),
     "source_ids": _list_of(_form(r"lm_[0-9a-f]{32}|artifact:[0-9a-f]{32}")),
     "recallable": lambda value: isinstance(value, bool),
+    "export_id": _form(r"exp_[0-9a-f]{32}"),
+    "as_of_seq": _integer,
+    "record_count": _integer,
+    "record_set_commitment": _KEYED,
+    "artifacts": _list_of(lambda value: _is_object(value, _FLAGGED, complete=True)),
+    "artifact_count": _integer,
+    "artifact_set_commitment": _KEYED,
+    "disclosure_count": _integer,
+    "disclosure_set_commitment": _KEYED,
+    "tombstone_count": _integer,
+    "package_digest": _form(r"sha256:[0-9a-f]{64}"),
     "previous_origin": _ORIGIN,
     "previous_next_seq": _integer,
 }

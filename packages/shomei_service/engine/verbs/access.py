@@ -9,7 +9,7 @@ from typing import Final
 
 from ..custody import address
 from ..errors import Invalid, NotFound, Unauthenticated
-from ..model import Caller, Policies, Scope, Tenant, TenantId, new_id
+from ..model import Caller, ExportText, Policies, Scope, Tenant, TenantId, new_id
 from ..parts import Engine
 from ..store import access, consents, tenants
 from ..store.access import ApiKey
@@ -17,6 +17,8 @@ from ..store.access import ApiKey
 _TOKEN: Final = re.compile(r"shm_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _LABEL: Final = re.compile(r"[a-z0-9_]{1,64}")
 _SEMANTIC_TYPE: Final = re.compile(r"[A-Z0-9_]{1,64}")
+_TEXT: Final = 4_000
+_TEXT_NAME: Final = re.compile("|".join([*ExportText, "key_[0-9a-f]{16}", "system"]))
 _NOBODY: Final = bytes(
     32
 )  # compared against when there is no such key, so that both answers take the same path
@@ -109,6 +111,8 @@ def set_policies(engine: Engine, tenant_id: TenantId, policies: Policies) -> Non
     codes = policies.purposes | policies.location_codes | policies.channel_codes | policies.policy_versions
     if any(_LABEL.fullmatch(code) is None for code in codes):
         raise Invalid("a registered code is 1 to 64 of a-z, 0-9 and underscore")
+    if any(len(text) > _TEXT or _TEXT_NAME.fullmatch(name) is None for name, text in policies.texts.items()):
+        raise Invalid("a text is a documented one, or names a key, and has at most 4,000 characters")
     if any(_SEMANTIC_TYPE.fullmatch(one) is None for one in policies.semantic_types):
         raise Invalid("a registered semantic type is 1 to 64 of A-Z, 0-9 and underscore")
     with engine.unit(tenant_id) as unit:
