@@ -22,7 +22,7 @@ from shomei_service.api.routes import OPERATIONS
 from shomei_service.api.schemas import DeleteQuery
 from shomei_service.api.server import configuration
 from shomei_service.api.upkeep import Upkeep
-from shomei_service.engine.errors import StorageUnavailable
+from shomei_service.engine.errors import SigningFault, StorageUnavailable
 from tests.api.house import House, Live, read_answer, serve
 
 
@@ -46,6 +46,11 @@ class Lagging:
     def __init__(self, house: House) -> None:
         self.store = house.engine.store
         self.embedder = "there is one"
+        self.probed = 0
+
+    def probe_signer(self) -> None:
+        """Count who asks the signer."""
+        self.probed += 1
 
 
 class Well:
@@ -84,6 +89,34 @@ def test_readiness_fails_when_storage_does_and_waits_in_a_lane_of_its_own(house:
         anyio.run(asked, Lanes())
     with pytest.raises(Busy):
         anyio.run(asked, Lanes({Lane.PROBE: 0}, queue=0))
+
+
+def test_readiness_fails_when_receipts_cannot_be_signed(house: House) -> None:
+    class Unsigned(Lagging):
+        def probe_signer(self) -> None:
+            raise SigningFault("the signer could not sign")
+
+    engine: Any = Unsigned(house)
+    well: Any = Well()
+
+    async def asked() -> None:
+        await Readiness(engine, Lanes(), well)()
+
+    with pytest.raises(StorageUnavailable):
+        anyio.run(asked)
+
+
+def test_who_knocks_often_does_not_make_the_signer_work(house: House) -> None:
+    engine: Any = Lagging(house)
+    well: Any = Well()
+
+    async def asked() -> None:
+        ready = Readiness(engine, Lanes(), well)
+        for _ in range(20):
+            await ready()
+
+    anyio.run(asked)
+    assert engine.probed == 1
 
 
 def test_head_requests_get_the_head_only(live: Live) -> None:

@@ -25,6 +25,7 @@ from .exchange import AnyOperation, Exchange
 from .gate import Gate
 from .journal import REQUEST_ID
 from .lanes import Lanes
+from .metrics import Meters
 from .paths import RawPath
 from .rates import Rates
 from .replies import Reply
@@ -48,9 +49,10 @@ def create_app(
     embedding = Upkeep(engine, embed, wake=engine.embed_now)
     lanes = Lanes()
     rates = Rates(settings or read_settings())
+    meters = Meters(engine, lanes, upkeep)
     described = [
         *public.checks(engine, lanes, upkeep),
-        *(governed(operation, Exchange(operation, engine, lanes, rates)) for operation in operations),
+        *(governed(operation, Exchange(operation, engine, lanes, rates, meters)) for operation in operations),
     ]
 
     @asynccontextmanager
@@ -73,7 +75,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         telemetry=_NO_TELEMETRY,
-        middleware=[Middleware(Gate), Middleware(RawPath)],
+        middleware=[Middleware(Gate, meters), Middleware(RawPath)],
         exception_handlers={
             404: _no_route,
             405: _no_method,

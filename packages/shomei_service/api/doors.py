@@ -9,6 +9,7 @@ from fastapi import Header, Query, Security
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -92,6 +93,7 @@ def governed(operation: AnyOperation, exchange: Exchange) -> Door:
         operation_id=None if only_refuses else name,
         summary=(operation.act.__doc__ or "").partition("\n")[0],
         description=f"Needs a key of scope {operation.scope}.",
+        response_class=PlainTextResponse if operation.media_type == "text/plain" else JSONResponse,
         status_code=501 if only_refuses else operation.success,
         response_description="Not built yet." if only_refuses else "Done.",
         responses=openapi.refusals(operation),

@@ -17,6 +17,7 @@ from . import auth, bodies, errors, forms, paths, reading, retries, streams
 from .bodies import SINGLE, Allowance, ClientGone
 from .journal import REQUEST_ID, log_fault
 from .lanes import Lane, Lanes
+from .metrics import Meters
 from .rates import Rates
 from .replies import Reply, Streamed, reply
 from .schemas import Nothing, Shape
@@ -42,9 +43,10 @@ class Ask(Generic[B, Q]):
     path_id: str
     body: B
     query: Q
+    meters: Meters
 
 
-Act = Callable[[Ask[B, Q]], Mapping[str, object] | Streamed]
+Act = Callable[[Ask[B, Q]], Mapping[str, object] | Reply | Streamed]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,7 @@ class Operation(Generic[B, Q]):
     weigh: Callable[[B], int] = _one
     refused: Mapping[type[EngineError], Mapping[str, Json]] = field(default_factory=lambda: _NO_FIELDS)
     forms: Mapping[str, Act[B, Q]] = field(default_factory=lambda: _NO_FORMS)  # by media type, beside JSON
+    media_type: str = "application/json"
     streams: bool = False  # whether JSON is sent while it is made, as the other forms are
 
 
@@ -73,11 +76,14 @@ AnyOperation = Operation[Shape, Shape]
 class Exchange:
     """An operation as an ASGI application."""
 
-    def __init__(self, operation: AnyOperation, engine: Engine, lanes: Lanes, rates: Rates) -> None:
+    def __init__(
+        self, operation: AnyOperation, engine: Engine, lanes: Lanes, rates: Rates, meters: Meters
+    ) -> None:
         self.operation = operation
         self._engine = engine
         self._lanes = lanes
         self._rates = rates
+        self._meters = meters
 
     async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
         """Answer the request, or say nothing to a client that is gone."""
@@ -148,11 +154,14 @@ class Exchange:
             else Nothing(),
             query=reading.read_query(operation.query, cast(bytes, request["query_string"])),
             path_id=paths.decode(next(iter(cast(Mapping[str, str], request["path_params"]).values()), "")),
+            meters=self._meters,
         )
         self._rates.charge(caller.actor, operation.lane, operation.weigh(ask.body) - 1)
         answer = (operation.forms[form] if form is not None else operation.act)(ask)
         if isinstance(answer, Streamed):
             return Stream(operation.success, answer, self._lanes)
+        if isinstance(answer, Reply):
+            return answer
         return reply(answer, status=operation.success)
 
     def _refuse(self, error: EngineError, request_id: str) -> Reply:

@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..engine.model import new_id
 from . import errors
 from .journal import REQUEST_ID, log_access, log_fault
+from .metrics import Meters
 
 _HEADERS: Final = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 _HUNG_UP: Final = 499  # for the log only: no answer was begun
@@ -16,8 +17,9 @@ _HUNG_UP: Final = 499  # for the log only: no answer was begun
 class Gate:
     """The outermost layer: nothing of a failure inside gets past it but its name in the log."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, meters: Meters) -> None:
         self._app = app
+        self._meters = meters
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request and log it."""
@@ -43,10 +45,10 @@ class Gate:
             if status == _HUNG_UP:
                 await errors.crash(request_id).send(sealed)
         finally:
-            log_access(
-                cast(str, scope["method"]),
-                getattr(scope.get("route"), "path", None),
-                status=status,
-                milliseconds=round(1000 * (time.perf_counter() - began)),
-                request_id=request_id,
-            )
+            self._take_down(scope, status, time.perf_counter() - began, request_id)
+
+    def _take_down(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
+        method = cast(str, scope["method"])
+        template = cast("str | None", getattr(scope.get("route"), "path", None))
+        self._meters.count(method, template, status=status, seconds=seconds)
+        log_access(method, template, status=status, milliseconds=round(1000 * seconds), request_id=request_id)

@@ -76,6 +76,10 @@ class Lanes:
         finally:
             self._inside[lane] -= 1
 
+    def load(self) -> dict[Lane, int]:
+        """Return how many calls are in each lane, at work or waiting."""
+        return {lane: self._inside[lane] for lane in self._most}
+
     def drain(self) -> None:
         """Wait, within reason, for threads whose callers were cancelled: the engine is closed after them."""
         with self._done:

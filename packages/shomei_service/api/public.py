@@ -1,5 +1,6 @@
 """The three doors that need no key: alive, ready, and the description of all the others. CONTRACT.md §1."""
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import Signature
 from typing import Final, cast
@@ -7,7 +8,7 @@ from typing import Final, cast
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
-from ..engine.errors import EngineError, StorageUnavailable
+from ..engine.errors import EngineError, SigningFault, StorageUnavailable
 from ..engine.parts import Engine
 from ..engine.upkeep import embedding_backlog
 from . import errors, openapi
@@ -20,6 +21,7 @@ from .upkeep import Upkeep
 
 _JSON: Final = (b"content-type", b"application/json")
 _ALIVE: Final = reply({"status": "ok"})
+_ASKED_EVERY_S: Final = 1.0
 
 
 Answer = Callable[[], Awaitable[Reply]]
@@ -47,13 +49,28 @@ class Readiness:
         self._engine = engine
         self._lanes = lanes
         self._upkeep = upkeep
+        self._answered = (float("-inf"), 0)
 
     async def __call__(self) -> Reply:
-        """Return the answer. Raises StorageUnavailable when nobody tends the engine, Busy under a flood."""
+        """Return the answer. Raises StorageUnavailable when nobody tends the engine, Busy under a flood.
+
+        The upkeep writes to database and custody, so its failures are theirs. Signer and database are asked
+        here, at most once a second: whoever may knock without a key must not be able to make a signer work.
+        """
         if not self._upkeep.is_well:
             raise StorageUnavailable("the service is not ready")
-        backlog = await self._lanes.run(Lane.PROBE, embedding_backlog, self._engine)
+        at, backlog = self._answered
+        if time.monotonic() - at > _ASKED_EVERY_S:
+            backlog = await self._lanes.run(Lane.PROBE, self._look)
+            self._answered = (time.monotonic(), backlog)
         return reply(ReadyAnswer(status="ok", embedding_backlog=backlog))
+
+    def _look(self) -> int:
+        try:
+            self._engine.probe_signer()
+        except SigningFault:
+            raise StorageUnavailable("the service is not ready") from None
+        return embedding_backlog(self._engine)
 
 
 class Description:

@@ -6,6 +6,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from .connection import Connection
+from .journal import Line, Stranger
 
 _KEEP_ALIVE_SECONDS: Final = 75  # longer than clients keep idle connections, so that they close first
 _GRACE_SECONDS: Final = 10
@@ -30,14 +31,15 @@ def configuration(app: ASGIApp, *, host: str, port: int, log_level: str = "info"
 
 
 def _logging(level: str) -> dict[str, object]:
-    """Return plain lines on stderr for our loggers and for uvicorn's reports about itself."""
+    """Return plain lines on stderr: of ours in full, of anybody else's code only that and where."""
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
-        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-        "loggers": {
-            name: {"handlers": ["stderr"], "level": level, "propagate": False}
-            for name in ("shomei", "uvicorn")
+        "formatters": {"line": {"()": Line}, "stranger": {"()": Stranger}},
+        "handlers": {
+            "ours": {"class": "logging.StreamHandler", "formatter": "line"},
+            "others": {"class": "logging.StreamHandler", "formatter": "stranger"},
         },
+        "loggers": {"shomei": {"handlers": ["ours"], "level": level, "propagate": False}},
+        "root": {"handlers": ["others"], "level": level},
     }

@@ -29,11 +29,13 @@ def run_serve(_: argparse.Namespace) -> dict[str, Any]:
     import uvicorn
 
     from ..api.app import create_app
+    from ..api.journal import contain_crashes
     from ..api.server import configuration
     from ..bootstrap import opened
 
     settings = read_settings()
     _require_private_transport(settings)
+    contain_crashes()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold keys and plaintext
     with opened(settings, alone=True) as engine:
         app = create_app(engine, settings=settings)

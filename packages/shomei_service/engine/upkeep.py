@@ -23,6 +23,8 @@ from .model import (
 from .parts import Engine
 from .recall.embedder import Embedder, EmbedderFault, vectors_of
 from .store import consents, holds, intents, memories, obligations, replays, tenants, tombstones
+from .store.backlogs import Backlogs
+from .store.backlogs import count as backlogs_of
 from .store.intents import Intent
 from .store.unit import Unit
 
@@ -161,6 +163,13 @@ def purge(engine: Engine) -> None:
     waiting = tombstones.not_purged(engine.store)
     if waiting and engine.store.truncate_log():
         tombstones.mark_purged(engine.store, waiting)
+
+
+def backlogs(engine: Engine) -> Backlogs:
+    """Return how much waits, over all tenants; without an embedder nothing waits for vectors."""
+    with engine.store.snapshot() as connection:
+        waiting = backlogs_of(connection, now=engine.clock.now())
+    return waiting if engine.embedder is not None else replace(waiting, embeddings=0)
 
 
 def embedding_backlog(engine: Engine) -> int:

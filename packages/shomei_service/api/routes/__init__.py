@@ -14,6 +14,7 @@ from . import (
     holds,
     lineage,
     memories,
+    metrics,
     records,
     search,
     signer,
@@ -33,6 +34,7 @@ OPERATIONS: Final = cast(
         *consent.OPERATIONS,
         *records.OPERATIONS,
         *signer.OPERATIONS,
+        *metrics.OPERATIONS,
         *unbuilt.OPERATIONS,
     ),
 )

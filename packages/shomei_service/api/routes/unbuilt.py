@@ -12,7 +12,6 @@ from ..schemas import Nothing
 _UNBUILT: Final[tuple[tuple[str, str, Scope], ...]] = (
     ("POST", "/v1/export", Scope.ADMIN),
     ("GET", "/v1/export", Scope.ADMIN),
-    ("GET", "/metrics", Scope.ADMIN),
 )
 
 

@@ -1,0 +1,28 @@
+"""How much waits, over all tenants: what an operator watches. Counts alone, no id and no tenant."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from ..model import Life, ObligationState
+from .governance_tables import obligations
+from .tables import intents, memories
+
+
+@dataclass(frozen=True, slots=True)
+class Backlogs:
+    """Rows without vectors, erasures that are durable and not finished, and obligations past their day."""
+
+    embeddings: int
+    erasures: int
+    overdue: int
+
+
+def count(connection: Connection, *, now: int) -> Backlogs:
+    """Return what waits."""
+    unembedded = select(func.count()).where(memories.c.embedded.is_(False), memories.c.life == Life.LIVE)
+    erasures = select(func.count()).select_from(intents)
+    overdue = select(func.count()).where(
+        obligations.c.state == ObligationState.OPEN, obligations.c.due_at <= now
+    )
+    return Backlogs(*(connection.execute(query).scalar_one() for query in (unembedded, erasures, overdue)))
