@@ -49,7 +49,7 @@ def contain_crashes() -> None:
     def of_thread(crash: threading.ExceptHookArgs) -> None:
         log_fault(crash.exc_value or RuntimeError(), "thread")
 
-    def of_nobody(crash: sys.UnraisableHookArgs) -> None:
+    def of_nobody(crash: "sys.UnraisableHookArgs") -> None:
         log_fault(crash.exc_value or RuntimeError(), "unraisable")
 
     threading.excepthook = of_thread
