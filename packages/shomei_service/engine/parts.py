@@ -14,10 +14,11 @@ from .custody import Address, Custody, address
 from .custody.journal import WITHDRAWN
 from .custody.sealing import commitment_key
 from .errors import Fault, SigningFault
-from .indexes import Indexes
+from .indexes import Indexes, Keep
 from .model import Attested, Clock, JsonObject, Tenant, TenantId, new_id
 from .recall.embedder import Embedder, EmbedderFault
 from .recall.features import Floats
+from .recall.queries import QueryVectors
 from .receipts.bodies import Draft
 from .receipts.commitments import Commitments
 from .receipts.content_free import GENERIC, require_content_free
@@ -48,6 +49,7 @@ class Options:
     snapshot_retention_days: int | None = None
     lineage: bool = False
     strict_audit: bool = False
+    indexes: Keep = field(default_factory=Keep)
 
 
 class Engine:
@@ -62,15 +64,17 @@ class Engine:
         embedder: Embedder | None,
         clock: Clock,
         options: Options,
+        background_embedder: Embedder | None = None,
     ) -> None:
         self.store = store
         self.custody = custody
         self.signer = signer
-        self.embedder = SharedEmbedder(embedder) if embedder else None
+        self.embedder = SharedEmbedder(embedder, background_embedder) if embedder else None
+        self.queries = QueryVectors(_QUERIES_KEPT)
         self.clock = clock
         self.options = options
         self.rows = Rows(custody)
-        self.indexes = Indexes(store, self.rows, embedder)
+        self.indexes = Indexes(store, self.rows, embedder, options.indexes)
         self.slots = Slots(custody)
         self.flights = Flights()
         self.audit = Audit(store, clock, strict=options.strict_audit)
@@ -178,14 +182,18 @@ class Engine:
         """Which model compares meanings; None when words alone decide."""
         return self.embedder.model_id if self.embedder else None
 
-    def query_vector(self, query: str) -> tuple[Floats | None, bool]:
+    def query_vector(self, tenant: TenantId, query: str) -> tuple[Floats | None, bool]:
         """Return the query's vector, and whether it is missing although an embedder is configured."""
         if self.embedder is None:
             return None, False
-        try:
-            return self.embedder.query(query), False
-        except EmbedderFault:
-            return None, True
+        vector = self.queries.get(tenant, query)
+        if vector is None:
+            try:
+                vector = self.embedder.query(query)
+            except EmbedderFault:
+                return None, True
+            self.queries.put(tenant, query, vector)
+        return vector, False
 
     def probe_signer(self) -> None:
         """Raise SigningFault if the signer cannot sign; asked before anything is destroyed."""

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from typing import cast
+from typing import Protocol, cast
 
 from .custody import Custody
 from .custody.keytree import Address
@@ -14,6 +14,21 @@ from .recall.features import FeaturesMalformed, RowFeatures
 _FIRST_VERSION = 1
 
 
+class SealedFeatures(Protocol):
+    """As much of a row as opening its features takes."""
+
+    @property
+    def memory_id(self) -> MemoryId: ...
+    @property
+    def address(self) -> int: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def sealed_dek(self) -> bytes: ...
+    @property
+    def sealed_recall(self) -> bytes: ...
+
+
 class Rows:
     """Seals and opens the rows of one installation; keys live for the length of one call."""
 
@@ -23,7 +38,7 @@ class Rows:
     def _place(self, tenant: TenantId, memory_id: MemoryId, version: int) -> RowPlace:
         return RowPlace(self._custody.installation_id, tenant, memory_id, version)
 
-    def _keys(self, tenant: TenantId, row: MemoryRow) -> RowKeys:
+    def _keys(self, tenant: TenantId, row: SealedFeatures) -> RowKeys:
         leaf = self._custody.derive(Address(row.address))
         return open_dek(leaf, self._place(tenant, row.memory_id, row.version), row.sealed_dek)
 
@@ -63,7 +78,7 @@ class Rows:
         """Return the memory as its tenant may see it, for a row that policy lets be seen."""
         return Recalled(row.memory_id, self.open_content(tenant, row), row.created_at)
 
-    def open_features(self, tenant: TenantId, row: MemoryRow) -> RowFeatures:
+    def open_features(self, tenant: TenantId, row: SealedFeatures) -> RowFeatures:
         """Return the row's terms and vectors; raises as `open_content` does."""
         stored = self._keys(tenant, row).open(Column.RECALL, row.sealed_recall)
         try:

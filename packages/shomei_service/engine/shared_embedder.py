@@ -1,12 +1,13 @@
-"""One embedder for many threads: queries first, one passage at a time, and it can be told to stop.
+"""The embedders behind one door: queries first, one passage at a time, and all can be told to stop.
 
-An embedder serves one thread at a time and takes up to seconds for a passage, so background work gives way
-to whoever waits for a query, and a query that waits too long goes by words alone. RELIABILITY.md §6.
+An embedder serves one thread at a time and takes up to seconds for a passage. Where there are two, one is
+for queries alone; the other makes passages, and helps out between two of them. RELIABILITY.md §6.
 """
 
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -14,67 +15,63 @@ import numpy as np
 from .recall.embedder import Embedder, EmbedderFault
 from .recall.features import Floats
 
-_QUERY_WAIT_S: Final = 5.0
+_QUERY_WAIT_S: Final = 2.5  # and as long again for the embedder: then words alone answer
 
 
 class SharedEmbedder:
-    """An embedder behind one door. It is itself an Embedder."""
+    """One embedder, or one for queries and one for passages, for many threads. It is itself an Embedder."""
 
-    def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
+    def __init__(self, embedder: Embedder, background: Embedder | None = None) -> None:
+        self._front = embedder
+        self._back = background or embedder
         self._door = threading.Condition()
-        self._is_busy = False
-        self._queries_waiting = 0
+        self._busy: list[Embedder] = []
+        self._queries = _Queue(self._for_query)
+        self._passages = _Queue(self._for_passage)
+        self._passage_is_next = False
         self._stopping = threading.Event()
 
     @property
     def model_id(self) -> str:
         """Which model it is."""
-        return self._embedder.model_id
+        return self._front.model_id
 
     @property
     def dimensions(self) -> int:
         """How long its vectors are."""
-        return self._embedder.dimensions
+        return self._front.dimensions
 
     @property
     def cosine_low(self) -> float:
         """Unrelated texts are about this similar."""
-        return self._embedder.cosine_low
+        return self._front.cosine_low
 
     @property
     def cosine_high(self) -> float:
         """Texts that say the same are about this similar."""
-        return self._embedder.cosine_high
+        return self._front.cosine_high
 
     @property
     def semantic_share(self) -> float:
         """How much of a score its similarity makes."""
-        return self._embedder.semantic_share
+        return self._front.semantic_share
 
     def self_test(self) -> None:
         """Raise EmbedderFault unless this is the model whose constants these are."""
-        with self._inside(lambda: True):
-            self._embedder.self_test()
+        with self._inside(self._queries, _QUERY_WAIT_S) as embedder:
+            embedder.self_test()
 
     def query(self, text: str) -> Floats:
-        """Return a query's vector; raise EmbedderFault when the embedder is not free in time."""
-        with self._door:
-            self._queries_waiting += 1
-        try:
-            with self._inside(lambda: True):
-                return self._embedder.query(text)
-        finally:
-            with self._door:
-                self._queries_waiting -= 1
-                self._door.notify_all()
+        """Return a query's vector; raise EmbedderFault when no embedder is free in time."""
+        with self._inside(self._queries, _QUERY_WAIT_S) as embedder:
+            return embedder.query(text)
 
     def passages(self, texts: Sequence[str]) -> Floats:
         """Return a vector for each passage, giving way to queries between; raise EmbedderFault on stop."""
         vectors: list[Floats] = []
         for text in texts:
-            with self._inside(lambda: not self._queries_waiting, patience=None):
-                vectors.append(self._embedder.passages([text]))
+            with self._inside(self._passages, None) as embedder:
+                vectors.append(embedder.passages([text]))
         return np.concatenate(vectors) if vectors else np.empty((0, self.dimensions), dtype=np.float32)
 
     def stop(self) -> None:
@@ -83,20 +80,45 @@ class SharedEmbedder:
         with self._door:
             self._door.notify_all()
 
+    def _for_query(self) -> Embedder | None:
+        if self._front not in self._busy:
+            return self._front
+        if self._back in self._busy or (self._passages.waiting and self._passage_is_next):
+            return None
+        # Passages that wait come next: a crowd of queries slows them down and stops them never.
+        self._passage_is_next = True
+        return self._back
+
+    def _for_passage(self) -> Embedder | None:
+        has_its_own = self._back is not self._front
+        gives_way = self._queries.waiting and not (has_its_own and self._passage_is_next)
+        if gives_way or self._back in self._busy:
+            return None
+        self._passage_is_next = False
+        return self._back
+
     @contextmanager
-    def _inside(
-        self, may_enter: Callable[[], bool], patience: float | None = _QUERY_WAIT_S
-    ) -> Generator[None]:
+    def _inside(self, queue: "_Queue", patience: float | None) -> Generator[Embedder]:
         with self._door:
-            free = self._door.wait_for(
-                lambda: self._stopping.is_set() or (not self._is_busy and may_enter()), patience
-            )
-            if not free or self._stopping.is_set():
+            queue.waiting += 1
+            try:
+                embedder = self._door.wait_for(lambda: self._stopping.is_set() or queue.choose(), patience)
+            finally:
+                queue.waiting -= 1
+            if embedder is None or isinstance(embedder, bool):
                 raise EmbedderFault("the embedder is not free")
-            self._is_busy = True
+            self._busy.append(embedder)
         try:
-            yield
+            yield embedder
         finally:
             with self._door:
-                self._is_busy = False
+                self._busy.remove(embedder)
                 self._door.notify_all()
+
+
+@dataclass(slots=True)
+class _Queue:
+    """Who waits for an embedder, and which one they may have now."""
+
+    choose: Callable[[], Embedder | None]
+    waiting: int = 0

@@ -43,14 +43,16 @@ class Oracle:
         self.rows.pop(memory_id, None)
         self.vectors.pop(memory_id, None)
 
-    def lexical(self, memory_id: str, query: Collection[str]) -> float:
+    def lexical(self, memory_id: str, query: Collection[str], excluded: Collection[str] = ()) -> float:
+        """BM25 among all rows but those excluded, which leave no trace in it."""
         terms = self.rows[memory_id][1]
-        average = sum(sum(held.values()) for _, held in self.rows.values()) / len(self.rows)
+        rows = [held for name, (_, held) in self.rows.items() if name not in excluded]
+        average = sum(sum(held.values()) for held in rows) / len(rows)
         norm = 0.9 * (1 - 0.4 + 0.4 * sum(terms.values()) / average) if average else 0.0
         reached = bound = 0.0
         for term in set(query):
-            holders = sum(term in held for _, held in self.rows.values())
-            idf = math.log(1 + (len(self.rows) - holders + 0.5) / (holders + 0.5))
+            holders = sum(term in held for held in rows)
+            idf = math.log(1 + (len(rows) - holders + 0.5) / (holders + 0.5))
             idf *= 0.5 if term.startswith("~") else 1.0
             bound += idf * 1.9
             if term in terms:
@@ -73,13 +75,15 @@ class Oracle:
                 continue
             if allowed is not None and memory_id not in allowed:
                 continue
-            lexical, cosine, semantic = self.lexical(memory_id, terms), self.cosine(memory_id, query), 0.0
+            lexical, cosine = self.lexical(memory_id, terms, excluded), self.cosine(memory_id, query)
+            semantic = 0.0
             if lexical == 0 and cosine is None:
                 continue
             if self.model is not None and cosine is not None:
                 low, high = self.model.cosine_low, self.model.cosine_high
                 semantic = min(max((cosine - low) / (high - low), 0.0), 1.0)
-            score = lexical if self.model is None else 0.4 * semantic + 0.6 * lexical
+            share = 0.0 if self.model is None else self.model.semantic_share
+            score = share * semantic + (1 - share) * lexical
             nearness = -math.inf if cosine is None else cosine
             found.append((-score, -nearness, memory_id, Hit(memory_id, score, semantic, lexical, None)))
         return [hit for *_, hit in sorted(found, key=lambda entry: entry[:3])][:limit]

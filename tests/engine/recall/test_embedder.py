@@ -167,25 +167,35 @@ def test_long_memories_have_a_vector_for_each_passage() -> None:
 
 
 def test_query_vectors_are_kept_up_to_capacity_and_forgotten() -> None:
-    embedder = CountingEmbedder()
-    kept = QueryVectors(embedder, 2)
+    kept = QueryVectors(2)
+    vectors = {text: np.full(2, number, dtype=np.float32) for number, text in enumerate("abc")}
+    missed = []
     for text in ("a", "b", "a", "c", "a", "b"):
-        kept.vector(text)
-    assert embedder.asked == ["a", "b", "c", "b"]
+        if kept.get("tenant", text) is None:
+            missed.append(text)
+            kept.put("tenant", text, vectors[text])
+    assert missed == ["a", "b", "c", "b"]
     assert len(kept) == 2
+    assert kept.get("tenant", "a") is vectors["a"]
     kept.clear()
     assert len(kept) == 0
-    assert kept.get("a") is None
+    assert kept.get("tenant", "a") is None
 
 
 def test_query_vectors_do_not_hold_the_query() -> None:
-    kept = QueryVectors(CountingEmbedder(), 10)
-    kept.put("canary query", np.zeros(2, dtype=np.float32))
-    kept.put("\ud83d", np.zeros(2, dtype=np.float32))
+    kept = QueryVectors(10)
+    kept.put("tenant", "canary query", np.zeros(2, dtype=np.float32))
+    kept.put("tenant", "\ud83d", np.zeros(2, dtype=np.float32))
     assert "canary" not in repr(vars(kept))
 
 
+def test_no_tenant_learns_what_another_one_asked() -> None:
+    kept = QueryVectors(10)
+    kept.put("first", "tea", np.zeros(2, dtype=np.float32))
+    assert kept.get("second", "tea") is None
+
+
 def test_no_capacity_keeps_nothing() -> None:
-    kept = QueryVectors(CountingEmbedder(), 0)
-    kept.vector("a")
+    kept = QueryVectors(0)
+    kept.put("tenant", "a", np.zeros(2, dtype=np.float32))
     assert len(kept) == 0

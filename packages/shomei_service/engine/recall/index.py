@@ -84,9 +84,16 @@ class TenantIndex:
         for slot in slots:
             self._rows.discard(slot)
 
-    def weights(self, terms: Iterable[str]) -> dict[str, float]:
-        """Return how much each term of a query tells here; for search and for quotes."""
-        return self._postings.weights(terms)
+    def weights(self, terms: Iterable[str], excluded: Collection[str] = ()) -> dict[str, float]:
+        """Return how much each term of a query tells among all but the excluded, as in search."""
+        return self._postings.weights(terms, self._postings.census(self._rows.barred(excluded)))
+
+    @property
+    def octets(self) -> int:
+        """Return about how much memory the index takes."""
+        return (
+            self._rows.octets + self._postings.octets + (0 if self._vectors is None else self._vectors.octets)
+        )
 
     def search(
         self,
@@ -101,9 +108,12 @@ class TenantIndex:
         """Return the best visible memories, best first: as many as there are, up to the limit.
 
         A memory without a shared term and without a vector to compare is not an answer, and is left out.
+        What is excluded shows in nothing: the scores are as if it had never been entered.
         """
-        visible = self._rows.visible(subject, allowed, excluded)
-        lexical = self._postings.scores(self.weights(terms))
+        barred = self._rows.barred(excluded)
+        visible = self._rows.visible(subject, allowed, barred)
+        census = self._postings.census(barred)
+        lexical = self._postings.scores(self._postings.weights(terms, census), census)
         near = self._near(query_vector, visible)
         cosine = np.full(len(visible), -np.inf)
         np.maximum.at(cosine, near.slots, near.cosines)

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 _FREE: Final = -1
 _NOBODY: Final = 0
+# Of CPython's objects: an id of 35 characters with its places in list and dictionary; a subject's 76.
+_OCTETS_A_ROW: Final = 250
+_OCTETS_A_SUBJECT: Final = 300
 
 Mask = NDArray[np.bool_]
 
@@ -86,18 +89,27 @@ class Rows:
         marked[list(slots)] = True
         return marked
 
-    def visible(
-        self, subject: str | None, allowed: Collection[str] | None, excluded: Collection[str]
-    ) -> Mask:
+    def barred(self, excluded: Collection[str]) -> Mask | None:
+        """Return a mask by slot of the rows that a search must not know of; None when there are none."""
+        slots = list(self._known(excluded))
+        return self.mask(slots) if slots else None
+
+    def visible(self, subject: str | None, allowed: Collection[str] | None, barred: Mask | None) -> Mask:
         """Return a mask by slot of the rows a search may return."""
         owners = np.frombuffer(self._owners, dtype=np.int32)
         mask = owners >= 0 if subject is None else owners == self._subjects.get(subject, _FREE - 1)
         if allowed is not None:
             mask &= self.mask(self._known(allowed))
-        mask[list(self._known(excluded))] = False
+        if barred is not None:
+            mask &= ~barred
         return mask
 
     def _known(self, memory_ids: Collection[str]) -> Iterable[int]:
         if len(memory_ids) > len(self._slots) and isinstance(memory_ids, set | frozenset):
             return [slot for memory_id, slot in self._slots.items() if memory_id in memory_ids]
         return [self._slots[memory_id] for memory_id in memory_ids if memory_id in self._slots]
+
+    @property
+    def octets(self) -> int:
+        """Return about how much memory the rows take."""
+        return len(self._ids) * _OCTETS_A_ROW + len(self._names) * _OCTETS_A_SUBJECT

@@ -17,6 +17,7 @@ from .passages import Span
 from .scoring import Doubles
 
 _BLOCK_ROWS: Final = 4096
+_OCTETS_BESIDE: Final = 20  # a place's scale, slot, span and number
 _FREE: Final = -1
 # float32 holds every integer up to here.
 _EXACT: Final = 1 << 24
@@ -117,6 +118,11 @@ class VectorBlocks:
                 products.astype(np.float64) * block.scales[rows],
                 number * _BLOCK_ROWS + rows,
             )
+
+    @property
+    def octets(self) -> int:
+        """Return how much memory the vectors take."""
+        return len(self._blocks) * _BLOCK_ROWS * (self._dimensions + _OCTETS_BESIDE)
 
     def span(self, place: int) -> Span:
         """Return the span of the passage at a place."""

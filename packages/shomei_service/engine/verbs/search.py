@@ -8,6 +8,7 @@ from ..custody import Punctured
 from ..errors import IntegrityFault, Invalid
 from ..model import Caller, Findings, Found, MemoryId, MemoryRow, Pseudonym, Scope, SourceQuote
 from ..parts import Engine
+from ..recall.features import Floats
 from ..recall.index import Hit
 from ..recall.lexical import analyse
 from ..recall.passages import quote
@@ -42,20 +43,22 @@ def search(
     caller.require(Scope.DATA)
     policy.require_query(query)
     policy.require_count(limit, largest=limits.SEARCH_RESULTS)
+    if user_id is not None:
+        policy.require_subject(user_id)
     if min_score is not None and not (math.isfinite(min_score) and 0 <= min_score <= 1):
         raise Invalid("min_score must lie between 0 and 1")
+    vector, degraded = engine.query_vector(caller.tenant, query)
+    # Asked last: embedding takes a while, and what was restricted meanwhile is not shown.
     mask = _mask(engine, caller, user_id, semantic_type, purpose)
-    found = _Search(engine, caller, query, mask).run(limit)
-    results = [one for one in found.results if min_score is None or one.score >= min_score]
-    engine.audit.note(caller, "search", [one.memory.memory_id for one in results])
-    return Findings(results, found.embedder_id, found.degraded)
+    results = _Search(engine, caller, query, vector, mask).run(limit)
+    shown = [one for one in results if min_score is None or one.score >= min_score]
+    engine.audit.note(caller, "search", [one.memory.memory_id for one in shown])
+    return Findings(shown, engine.embedder_id, degraded)
 
 
 def _mask(
     engine: Engine, caller: Caller, user_id: str | None, semantic_type: str | None, purpose: str | None
 ) -> _Mask:
-    if user_id is not None:
-        policy.require_subject(user_id)
     with engine.reading(caller.tenant) as unit:
         tenant = tenants.get(unit)
         commitments = engine.commitments(tenant)
@@ -76,50 +79,50 @@ def _mask(
 class _Search:
     """One search: candidates from the index, each confirmed against the database before it is opened."""
 
-    def __init__(self, engine: Engine, caller: Caller, query: str, mask: _Mask) -> None:
+    def __init__(
+        self, engine: Engine, caller: Caller, query: str, vector: Floats | None, mask: _Mask
+    ) -> None:
         self._engine = engine
         self._caller = caller
         self._mask = mask
         self._terms = analyse(query)
         self._weights: dict[str, float] = {}
-        self._vector, self._degraded = engine.query_vector(query)
+        self._vector = vector
 
-    def run(self, limit: int) -> Findings:
-        """Fill the limit with rows that are live now; a stale index entry is dropped and replaced."""
-        unfit: set[MemoryId] = set()
+    def run(self, limit: int) -> list[Found]:
+        """Fill the limit with rows that are recallable now; each one that is not makes room for the next."""
+        unfit: frozenset[MemoryId] = frozenset()
         while True:
             hits = self._candidates(limit, unfit)
             results, stale = self._confirm(hits)
             if not stale:
-                return Findings(results, self._engine.embedder_id, self._degraded)
+                return results
             unfit |= stale
-            self._engine.indexes.discard(self._caller.tenant, sorted(stale))
 
-    def _candidates(self, limit: int, unfit: set[MemoryId]) -> list[Hit]:
+    def _candidates(self, limit: int, unfit: frozenset[MemoryId]) -> list[Hit]:
         followed = self._engine.indexes.of(self._caller.tenant)
-        with followed.lock:
-            self._weights = followed.index.weights(self._terms)
+        hidden = self._mask.hidden | unfit
+        with followed.alone():
+            self._weights = followed.index.weights(self._terms, hidden)
             return followed.index.search(
                 self._terms,
                 self._vector,
                 limit=limit,
                 subject=self._mask.subject,
                 allowed=self._mask.allowed,
-                excluded=self._mask.hidden | unfit,
+                excluded=hidden,
             )
 
-    def _confirm(self, hits: list[Hit]) -> tuple[list[Found], set[MemoryId]]:
+    def _confirm(self, hits: list[Hit]) -> tuple[list[Found], frozenset[MemoryId]]:
+        """Open what is recallable at this moment; the others are named, and the index loses those gone."""
         with self._engine.reading(self._caller.tenant) as unit:
             rows = memories.live(unit, [MemoryId(hit.memory_id) for hit in hits])
-        results: list[Found] = []
-        stale: set[MemoryId] = set()
-        for hit in hits:
-            found = self._open(hit, rows.get(MemoryId(hit.memory_id)))
-            if found is None:
-                stale.add(MemoryId(hit.memory_id))
-            else:
-                results.append(found)
-        return results, stale
+        opened = {hit.memory_id: self._open(hit, rows.get(MemoryId(hit.memory_id))) for hit in hits}
+        stale = frozenset(MemoryId(memory_id) for memory_id, found in opened.items() if found is None)
+        # A row that lives and is out of recall may come back; its index entry waits for that.
+        if gone := stale - rows.keys():
+            self._engine.indexes.discard(self._caller.tenant, sorted(gone))
+        return [found for found in opened.values() if found is not None], stale
 
     def _open(self, hit: Hit, row: MemoryRow | None) -> Found | None:
         if row is None or not policy.is_recallable(row, self._engine.clock.now()):

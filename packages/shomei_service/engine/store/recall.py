@@ -1,0 +1,108 @@
+"""What recall follows: rows as an index needs them, what was erased, and what still lacks its vectors."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Connection, bindparam, func, select, text, tuple_, update
+
+from ..model import Life, MemoryId, Pseudonym
+from . import tenants
+from .tables import installation, memories, receipts, tombstones
+from .unit import Unit
+
+# Every receipt whose act leaves a tombstone. SEMANTICS.md §15.
+_OF_ERASURES: Final = ("shomei.vector_delete.v1", "shomei.memory_update.v1", "shomei.reerase.v1")
+_NOT_EMBEDDED: Final = text("NOT embedded")  # word for word the condition of tables.memories' index
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """How far an index has come: through the tenant's changes, and through its receipt log."""
+
+    revision: int = 0
+    origin: str = ""
+    next_seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedRow:
+    """As much of a row as an index needs; its content is not read."""
+
+    memory_id: MemoryId
+    address: int
+    version: int
+    subject: Pseudonym | None
+    semantic_ref: str
+    sealed_dek: bytes
+    sealed_recall: bytes
+    revision: int
+
+
+_COLUMNS: Final = [memories.c[name] for name in IndexedRow.__slots__]
+_CHANGED: Final = (
+    select(*_COLUMNS)
+    .where(
+        memories.c.tenant_id == bindparam("tenant"),
+        memories.c.life == Life.LIVE,
+        tuple_(memories.c.revision, memories.c.memory_id)
+        > tuple_(bindparam("revision"), bindparam("memory_id")),
+    )
+    .order_by(memories.c.revision, memories.c.memory_id)
+    .limit(bindparam("most"))
+)
+_ERASED: Final = (
+    select(tombstones.c.memory_id)
+    .join(
+        receipts,
+        (receipts.c.tenant_id == tombstones.c.tenant_id)
+        & (receipts.c.receipt_hash == tombstones.c.receipt_hash),
+    )
+    .where(
+        receipts.c.tenant_id == bindparam("tenant"),
+        receipts.c.origin == bindparam("origin"),
+        receipts.c.seq >= bindparam("seq"),
+        receipts.c.schema.in_(_OF_ERASURES),
+    )
+)
+
+
+def newest(unit: Unit) -> Place:
+    """Return where the tenant stands now. Raise NotFound if there is none."""
+    tenant = tenants.get(unit)
+    return Place(tenant.revision, tenant.log_origin, tenant.next_seq)
+
+
+def changed_after(unit: Unit, revision: int, memory_id: str, most: int) -> list[IndexedRow]:
+    """Return live rows stored or embedded after this one, in that order."""
+    wanted = {"tenant": unit.tenant, "revision": revision, "memory_id": memory_id, "most": most}
+    return [IndexedRow(**row) for row in unit.connection.execute(_CHANGED, wanted).mappings()]
+
+
+def erased_since(unit: Unit, place: Place) -> list[MemoryId]:
+    """Return what was erased since the tenant stood there; the log must be the same one."""
+    wanted = {"tenant": unit.tenant, "origin": place.origin, "seq": place.next_seq}
+    return [MemoryId(value) for value in unit.connection.execute(_ERASED, wanted).scalars()]
+
+
+def backlog(connection: Connection) -> int:
+    """Return how many live rows of any tenant lack their vectors."""
+    query = select(func.count()).select_from(memories).where(_NOT_EMBEDDED, memories.c.life == Life.LIVE)
+    return connection.execute(query).scalar_one()
+
+
+def embedder_id(connection: Connection) -> str | None:
+    """Return whose vectors the rows hold; None when none was ever made."""
+    return connection.execute(select(installation.c.embedder_id)).scalar_one()
+
+
+def claim(connection: Connection, model_id: str) -> bool:
+    """Say that the rows hold this model's vectors, if nobody else's; false when they are another's."""
+    unclaimed = installation.c.embedder_id.is_(None)
+    connection.execute(update(installation).where(unclaimed).values(embedder_id=model_id))
+    return embedder_id(connection) == model_id
+
+
+def begin_again(connection: Connection, model_id: str) -> None:
+    """Give all rows to another model: from here on none of them has its vectors."""
+    connection.execute(update(installation).values(embedder_id=model_id))
+    connection.execute(update(memories).where(memories.c.embedded).values(embedded=False))
