@@ -3,30 +3,25 @@
 Opening never creates: a missing database, custody store or key refuses to start and changes nothing.
 """
 
-import sys
 from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
+from . import provider
 from .engine import failpoints, recovery
 from .engine.custody import Custody
-from .engine.custody.providers.local_file import LocalFile
-from .engine.errors import StartRefused
+from .engine.custody.holders import Holders
 from .engine.model import Scope, Tenant, new_id
 from .engine.parts import Engine, Options, SystemClock
 from .engine.recall.embedder import build_embedder
 from .engine.receipts.signer import LocalFileSigner, ReceiptSigner
+from .engine.recovery import Recovered
 from .engine.store import tenants
 from .engine.store.unit import Store
 from .engine.verbs import access
 from .engine.verbs.access import NewKey
 from .home import held, make_private, require_vacant
-from .settings import CustodyKind, Environment, Settings, SignerKind
-
-_DEVELOPMENT_NOTICE = (
-    "shomei: key custody is dev_local_file, for development only: "
-    "keys are files, and their destruction is not assured"
-)
+from .settings import Settings, SignerKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +39,8 @@ def install(settings: Settings) -> Installed:
 
     Raises StartRefused if any part of one is already there; nothing is replaced.
     """
-    _require_allowed(settings)
     require_vacant(settings)
+    provider.require_reachable(settings)
     for directory in (settings.data, settings.custody_store, settings.keys):
         make_private(directory)
     with held(settings, alone=True), closing(_create(settings)) as engine:
@@ -62,22 +57,44 @@ def opened(settings: Settings, *, alone: bool = False) -> Generator[Engine]:
     Raises StartRefused, with one sentence that says what to do, and changes nothing. Beside a running
     server nothing is recovered: that is the server's, and its erasures may be under way.
     """
-    _require_allowed(settings)
-    failpoints.arm(settings.failpoints)
-    with held(settings, alone=alone) as is_alone, closing(_open(settings)) as engine:
-        if is_alone:
-            recovery.recover(engine)
+    with held(settings, alone=alone) as is_alone, inside(settings, is_alone=is_alone) as (engine, _):
         yield engine
+
+
+@contextmanager
+def inside(settings: Settings, *, is_alone: bool) -> Generator[tuple[Engine, Recovered | None]]:
+    """Open for one who holds the home; yield the engine and, when alone, what recovery found to do."""
+    failpoints.arm(settings.failpoints)
+    with closing(_open(settings)) as engine:
+        yield engine, recovery.recover(engine) if is_alone else None
+
+
+def require_fitting(settings: Settings, database: str) -> None:
+    """Raise StartRefused unless this installation's custody could serve that database; leave no trace."""
+    with Store.looking(database) as looked_at:
+        installation_id, seen = recovery.seen(looked_at)
+    _signer(settings, create=False)
+    Custody.inspect(
+        settings.custody_database,
+        Holders(provider.opened(settings)),
+        installation_id=installation_id,
+        seen=seen,
+        mirrors=settings.mirrors,
+    )
 
 
 def _create(settings: Settings) -> Engine:
     now = SystemClock().now()
     installation_id = new_id("ins_")
+    keys = provider.initialised(settings)
     signer = _signer(settings, create=True)
-    provider = LocalFile.initialise(settings.keys / "custody")
     with ExitStack() as undo:
         custody = Custody.create(
-            settings.custody_database, provider, installation_id=installation_id, now=now
+            settings.custody_database,
+            keys,
+            installation_id=installation_id,
+            now=now,
+            mirrors=settings.mirrors,
         )
         undo.callback(custody.close)
         store = Store.create(settings.database)
@@ -93,16 +110,18 @@ def _open(settings: Settings) -> Engine:
     # 1. Look at everything without a trace: a refusal must leave every byte as it was.
     with Store.looking(settings.database) as looked_at:
         installation_id, seen = recovery.seen(looked_at)
+    keys = provider.opened(settings)
     signer = _signer(settings, create=False)
-    provider = LocalFile(settings.keys / "custody")
     with ExitStack() as undo:
         # 2. Custody does the same before it repairs anything, and only then is the database opened.
         custody = Custody.open(
             settings.custody_database,
-            provider,
+            keys,
             installation_id=installation_id,
             seen=seen,
             now=SystemClock().now(),
+            mirrors=settings.mirrors,
+            elsewhere=provider.elsewhere(settings),
         )
         undo.callback(custody.close)
         store = Store.existing(settings.database)
@@ -132,12 +151,3 @@ def _signer(settings: Settings, *, create: bool) -> ReceiptSigner | None:
         return None
     path = settings.keys / "signer.key"
     return LocalFileSigner.create(path) if create else LocalFileSigner.open(path)
-
-
-def _require_allowed(settings: Settings) -> None:
-    if settings.custody is CustodyKind.LOCAL_FILE:
-        if settings.env is Environment.PRODUCTION:
-            raise StartRefused(
-                "production refuses development custody; set SHOMEI_CUSTODY to a production provider"
-            )
-        print(_DEVELOPMENT_NOTICE, file=sys.stderr)  # noqa: T201

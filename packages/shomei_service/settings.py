@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from .engine.errors import StartRefused
@@ -17,6 +17,9 @@ class CustodyKind(StrEnum):
     """Who holds the epoch key."""
 
     LOCAL_FILE = "local-file"
+    PKCS11 = "pkcs11"
+    VAULT = "vault"
+    AWS_KMS = "aws-kms"
 
 
 class SignerKind(StrEnum):
@@ -49,6 +52,21 @@ class Settings(BaseSettings):
     database_url: str | None = None
     custody_url: str | None = None
     custody: CustodyKind = CustodyKind.LOCAL_FILE
+    custody_mirrors: str = ""  # directories, with colons between them
+    custody_timeout_s: float = Field(default=10, gt=0, le=300)
+    pkcs11_module: Path | None = None
+    pkcs11_token: str | None = None
+    pkcs11_pin: SecretStr | None = None
+    pkcs11_pin_file: Path | None = None
+    vault_url: str | None = None
+    vault_token: SecretStr | None = None
+    vault_token_file: Path | None = None
+    vault_mount: str = "transit"
+    vault_namespace: str | None = None
+    vault_ca_file: Path | None = None
+    aws_region: str | None = None
+    aws_endpoint_url: str | None = None
+    aws_deletion_days: int = Field(default=7, ge=7, le=30)  # what KMS allows
     signer: SignerKind = SignerKind.LOCAL_FILE
     lineage: Literal["on", "off"] = "on"
     audit: Literal["batched", "strict"] = "batched"
@@ -91,6 +109,11 @@ class Settings(BaseSettings):
         """The custody store's SQLAlchemy URL."""
         return self.custody_url or f"sqlite:///{(self.custody_store / 'custody.db').absolute()}"
 
+    @property
+    def mirrors(self) -> tuple[Path, ...]:
+        """The directories that each get a copy of the custody store."""
+        return tuple(Path(part) for part in self.custody_mirrors.split(":") if part)
+
     def shown(self) -> dict[str, str]:
         """Return the effective settings without anything secret: URLs are shown without user and password."""
         values = {
@@ -101,6 +124,9 @@ class Settings(BaseSettings):
         for name in ("SHOMEI_DATABASE_URL", "SHOMEI_CUSTODY_URL"):
             if name in values:
                 values[name] = values[name].split("://", 1)[0] + "://(set)"
+        for name in ("SHOMEI_VAULT_URL", "SHOMEI_AWS_ENDPOINT_URL"):
+            if "@" in values.get(name, ""):
+                values[name] = "(refused: it holds a password)"
         return values
 
 

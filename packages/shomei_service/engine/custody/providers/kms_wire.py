@@ -26,7 +26,7 @@ _REFUSED: Final = {
 class KmsPlace:
     """Where KMS is, and after how many days it deletes what it was told to; 7 to 30."""
 
-    region: str
+    region: str | None  # None: what AWS's own settings say
     deletion_days: int
     endpoint_url: str | None = None
     timeout_s: float = 10.0
