@@ -13,14 +13,14 @@ Command = Callable[[argparse.Namespace], dict[str, object]]
 
 
 def _parser() -> argparse.ArgumentParser:
-    from . import demo, keys, serve, subjects, tenants
+    from . import backup, demo, keys, restore, serve, subjects, tenants
 
     parser = argparse.ArgumentParser(
         prog="shomei", description="Governed memory: provable erasure for agents."
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (tenants, keys, subjects, serve, demo):
+    for module in (tenants, keys, subjects, backup, restore, serve, demo):
         module.register(commands)
     return parser
 

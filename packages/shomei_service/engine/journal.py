@@ -44,8 +44,8 @@ from .store.unit import Unit
 Replay = Callable[[Engine, Unit, JournalEntry], None]
 
 
-def replay(engine: Engine) -> None:
-    """Apply every journal line that the database has not seen, in order."""
+def replay(engine: Engine) -> int:
+    """Apply every journal line that the database has not seen, in order; return how many there were."""
     with engine.store.snapshot() as connection:
         seen = tenants.journal_seen(connection)
         known = {tenant.tenant_id for tenant in tenants.everyone(connection)}
@@ -64,6 +64,7 @@ def replay(engine: Engine) -> None:
                 tenants.advance_journal(unit.connection, line.seq)
     finally:
         engine.is_replaying = False
+    return len(lines)
 
 
 def owe_what_is_deferred(engine: Engine) -> None:

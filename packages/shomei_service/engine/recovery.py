@@ -6,6 +6,7 @@ custody store that does not fit refuses to open and is left byte for byte as it 
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from . import aftermath, disposal, journal, upkeep
 from .custody import EpochEntry, Seen, address
@@ -50,7 +51,16 @@ def seen(store: Store) -> tuple[str, Seen]:
     return installation_id, Seen(epoch=epoch, journal_seq=journal_seq, rows=rows)
 
 
-def recover(engine: Engine) -> None:
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What an opening found to do; all noughts after an orderly end."""
+
+    erased_again: int
+    lines_replayed: int
+    logs_restarted: tuple[TenantId, ...]
+
+
+def recover(engine: Engine) -> Recovered:
     """Finish every erasure that was begun, and erase again whatever a restored database brought back."""
     _, done = seen(engine.store)
     returned = [
@@ -58,13 +68,13 @@ def recover(engine: Engine) -> None:
         for entry in engine.custody.epochs_after(done.epoch)
         for tenant_id, rows in _returned(engine, entry).items()
     ]
-    _restart_logs(engine, {tenant_id for tenant_id, _, _ in returned})
+    restarted = _restart_logs(engine, {tenant_id for tenant_id, _, _ in returned})
     failpoint("boot.reerase")
     going = frozenset(row.memory_id for _, rows, _ in returned for row in rows)
     for tenant_id, rows, entry in returned:
         _reerase(engine, tenant_id, rows, entry, going)
         failpoint("boot.reerase")
-    journal.replay(engine)
+    replayed = journal.replay(engine)
     journal.owe_what_is_deferred(engine)
     # What can not end now stays out of recall and is tried again; it is no reason to keep the rest closed.
     with suppress(ErasurePending):
@@ -73,6 +83,7 @@ def recover(engine: Engine) -> None:
         tenants.advance_epoch(connection, engine.custody.epoch)
     upkeep.purge(engine)
     _mark_logs(engine)
+    return Recovered(len(going), replayed, tuple(restarted))
 
 
 def _mark_logs(engine: Engine) -> None:
@@ -104,9 +115,9 @@ def _returned(engine: Engine, entry: EpochEntry) -> dict[TenantId, list[MemoryRo
     return returned
 
 
-def _restart_logs(engine: Engine, restored: set[TenantId]) -> None:
+def _restart_logs(engine: Engine, restored: set[TenantId]) -> list[TenantId]:
     """Begin a new receipt log for every tenant whose database is behind what custody saw. RECEIPTS.md §2."""
-    marks = engine.custody.log_marks()
+    marks, restarted = engine.custody.log_marks(), list[TenantId]()
     for tenant in _everyone(engine):
         mark = marks.get(tenant.tenant_id)
         behind = mark is not None and (mark.origin != tenant.log_origin or mark.seq >= tenant.next_seq)
@@ -122,6 +133,8 @@ def _restart_logs(engine: Engine, restored: set[TenantId]) -> None:
             draft = bodies.log_restart(previous_origin=origin, previous_next_seq=next_seq)
             engine.attest(unit, [draft], actor=SYSTEM_ACTOR)
         engine.mark_log(tenant.tenant_id)
+        restarted.append(tenant.tenant_id)
+    return restarted
 
 
 def _reerase(

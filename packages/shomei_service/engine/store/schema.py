@@ -44,3 +44,9 @@ def upgrade(connection: Connection) -> None:
 def drift(connection: Connection) -> list[object]:
     """Return what differs between the database and the tables; empty when they agree."""
     return list(compare_metadata(MigrationContext.configure(connection), metadata))
+
+
+def is_known(revision: str) -> bool:
+    """Say whether this code has the migration that a database is at."""
+    known = ScriptDirectory.from_config(_config()).walk_revisions()
+    return revision in {script.revision for script in known}

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 from sqlalchemy import Connection, RowMapping, bindparam, func, insert, select, update
 
 from ..errors import NotFound
-from ..model import Policies, PostForget, Tenant, Withdrawal
+from ..model import Policies, PostForget, Tenant, TenantId, Withdrawal
 from .bound import TENANT
 from .records import record
 from .tables import installation, memories, tenants
@@ -140,3 +140,9 @@ def highest_address(connection: Connection, low: int, high: int) -> int | None:
     """Return the highest leaf address in use between the bounds, low included."""
     column = memories.c.address
     return connection.execute(select(func.max(column)).where(column >= low, column < high)).scalar()
+
+
+def sizes(connection: Connection) -> dict[TenantId, int]:
+    """Return how many memories each tenant has that has any."""
+    query = select(memories.c.tenant_id, func.count()).group_by(memories.c.tenant_id)
+    return {TenantId(row[0]): row[1] for row in connection.execute(query)}
