@@ -7,21 +7,41 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import cast
+from importlib import import_module
+from typing import Final, cast
 
 Command = Callable[[argparse.Namespace], dict[str, object]]
 
 
-def _parser() -> argparse.ArgumentParser:
-    from . import backup, demo, keys, restore, serve, subjects, tenants
+# Each command's module, and what help says of it: so help loads none of them, nor the engine.
+COMMANDS: Final = {
+    "init": ("tenants", "make an installation: database, custody, signer, tenant, two keys"),
+    "serve": ("serve", "run the service in the foreground"),
+    "config": ("serve", "print the effective settings, without secrets"),
+    "migrate": ("serve", "bring the database to this version's schema"),
+    "tenants": ("tenants", "create and list tenants"),
+    "keys": ("keys", "create, list and revoke API keys"),
+    "signer": ("keys", "show who signs receipts"),
+    "forget": ("subjects", "erase everything about a subject; shows the plan first"),
+    "audit": ("subjects", "check the records against each other"),
+    "backup": ("backup", "copy the database, while it is in use; never custody"),
+    "restore": ("restore", "put a backup in the database's place, and catch up"),
+    "demo": ("demo", "run the main job against a running service, through the relay"),
+}
 
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="shomei", description="Governed memory: provable erasure for agents."
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (tenants, keys, subjects, backup, restore, serve, demo):
-        module.register(commands)
+    named = next((one for one in arguments if not one.startswith("-")), "")
+    if named in COMMANDS:
+        import_module(f"shomei_service.cli.{COMMANDS[named][0]}").register(commands)
+    else:
+        for name, (_, purpose) in COMMANDS.items():
+            commands.add_parser(name, help=purpose)
     return parser
 
 
@@ -39,7 +59,8 @@ def _print(answer: dict[str, object], *, as_json: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    parsed = _parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parsed = _parser(arguments).parse_args(arguments)
     from shomei_service.engine.errors import EngineError
 
     try:
