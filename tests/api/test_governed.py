@@ -868,6 +868,7 @@ VALID: dict[str, dict[str, object]] = {
     "/v1/memories/batch": {"memories": [{"messages": MARK}]},
     "/v1/search": {"query": MARK},
     "/v1/forget": {"user_id": MARK},
+    "/v1/export": {"user_id": MARK},
     "/v1/memories/{memory_id}": {"data": MARK},
     "/v1/memories/{memory_id}/restrict": {"reason": "art18_request"},
     "/v1/memories/{memory_id}/disclose": {"ground_code": "subject_access", "recipient": MARK},

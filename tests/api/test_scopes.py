@@ -2,7 +2,6 @@
 
 import pytest
 
-from shomei_service.api.answers import ErrorAnswer
 from shomei_service.api.doors import Door
 from shomei_service.api.exchange import AnyOperation, Exchange
 from shomei_service.api.public import Public
@@ -120,10 +119,3 @@ def test_an_unscoped_caller_causes_no_reading(house: House) -> None:
 
     answer = house.call("POST", "/v1/forget", key=house.data, content=chunks())
     assert (answer.status_code, taken) == (403, 0)
-
-
-def test_unbuilt_routes_say_so(house: House) -> None:
-    for each in OPERATIONS:
-        if each.answer is ErrorAnswer:
-            answer = house.call(each.method, each.path, key=house.admin)
-            assert (answer.status_code, answer.json()["code"]) == (501, "unsupported")

@@ -93,7 +93,7 @@ def _hold(engine: Engine, caller: Caller, memory_id: str) -> Said:
 
 
 def _release(engine: Engine, caller: Caller, memory_id: str) -> Said:
-    (found,) = [one for one in hold.listing(engine, caller) if one.memory_id == memory_id]
+    (found,) = [one for one in hold.page(engine, caller).holds if one.memory_id == memory_id]
     released = hold.release(engine, caller, found.hold_id, Release.MATTER_CLOSED, confirm=True)
     return {"receipt": released.receipt.receipt_hash}
 

@@ -97,7 +97,7 @@ def test_a_death_at_each_line_of_the_journal(server: Server, story: Story, folde
 def test_the_hold_that_came_back_ends_as_it_would_have(story: Story) -> None:
     """The deferred row is erased with the last hold, and the closure counts what the request matched."""
     with story.home.opened() as house:
-        (found,) = hold.listing(house.engine, house.admin)
+        (found,) = hold.page(house.engine, house.admin).holds
         released = hold.release(house.engine, house.admin, found.hold_id, Release.MATTER_CLOSED, confirm=True)
         (closure,) = released.disposed.closures.values()
         counts = [closure.body[f"{name}_count"] for name in ("matched", "erased", "deferred")]

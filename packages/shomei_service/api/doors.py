@@ -14,7 +14,6 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from . import openapi
-from .answers import ErrorAnswer
 from .exchange import AnyOperation, Exchange
 from .retries import REPEATABLE
 from .schemas import Nothing
@@ -84,17 +83,16 @@ def signature(operation: AnyOperation) -> Signature:
 def governed(operation: AnyOperation, exchange: Exchange) -> Door:
     """Return the route of an operation."""
     name = operation.act.__name__
-    only_refuses = operation.answer is ErrorAnswer
     return Door(
         operation.path,
         Signed(signature(operation)),
         methods=[operation.method],
         name=name,
-        operation_id=None if only_refuses else name,
+        operation_id=name,
         summary=(operation.act.__doc__ or "").partition("\n")[0],
         description=f"Needs a key of scope {operation.scope}.",
         response_class=PlainTextResponse if operation.media_type == "text/plain" else JSONResponse,
-        status_code=501 if only_refuses else operation.success,
-        response_description="Not built yet." if only_refuses else "Done.",
-        responses=openapi.refusals(operation),
+        status_code=operation.success,
+        response_description="Done.",
+        responses=openapi.refusals(operation) | openapi.other_forms(operation),
     ).answered_by(exchange)

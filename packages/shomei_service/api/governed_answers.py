@@ -104,9 +104,10 @@ class HoldListed(TypedDict):
 
 
 class HoldsAnswer(TypedDict):
-    """Every hold, open and released."""
+    """One page of holds, open and released; next_cursor is null on the last."""
 
     results: list[HoldListed]
+    next_cursor: str | None
 
 
 class ClosureProof(TypedDict):
@@ -181,9 +182,10 @@ class ObligationListed(TypedDict):
 
 
 class ObligationsAnswer(TypedDict):
-    """Every obligation of the tenant."""
+    """One page of obligations; next_cursor is null on the last."""
 
     results: list[ObligationListed]
+    next_cursor: str | None
 
 
 class CancelAnswer(PossibleProof):

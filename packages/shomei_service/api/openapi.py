@@ -24,13 +24,14 @@ _DESCRIPTIONS: Final = {
     403: "The key's scope does not reach this action.",
     404: "Unknown, another tenant's or already erased: one answer for the three.",
     408: "The body did not arrive in time.",
-    409: "Restricted, without valid consent or expired (one answer for the three), unconfirmed or under way.",
+    409: "Restricted, without valid consent or expired (one answer for the three), unconfirmed, under way, or "
+    "not what was stored.",
     413: "Larger than this route takes.",
     422: "The request breaks a rule of shape; the detail names fields and rules, never what was sent.",
     423: "A legal hold forbids destruction.",
     429: "More than this key may ask for, or too many wrong keys; try again.",
     500: "The service failed; its log has the request id.",
-    501: "Not built yet, or not configured here.",
+    501: "Not configured here.",
     503: "Busy, or custody or storage does not answer; try again.",
 }
 
@@ -54,6 +55,14 @@ def refusals(operation: AnyOperation) -> Responses:
         alone = [STATUS[other] for other in operation.refused].count(status) == 1
         described[status] = _refusal(status, fields) if fields and alone else shared(status)
     return {status: described[status] for status in sorted(described)}
+
+
+def other_forms(operation: AnyOperation) -> Responses:
+    """Return the media types that the answer may be had in beside JSON."""
+    if not operation.forms:
+        return {}
+    content: dict[str, Any] = {media_type: {"schema": {"type": "string"}} for media_type in operation.forms}
+    return {operation.success: {"content": content}}
 
 
 def shared(status: int) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """An answer as bytes, and how it is sent. CONTRACT.md §1-§2."""
 
 import json
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from starlette.types import Send
 
@@ -28,13 +29,27 @@ class Streamed:
     """An answer too large to hold: its pieces are made while it is sent, and dropped once it is."""
 
     media_type: str
-    pieces: Generator[bytes]
+    pieces: Iterator[bytes]
+    close: Callable[[], None]
     headers: Headers = ()
 
 
 def encode(value: Mapping[str, object]) -> bytes:
     """Write JSON as UTF-8. Raises ValueError for NaN and infinities, which are not JSON."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def streamed_lines(pages: Iterator[Sequence[Mapping[str, object]]]) -> Streamed:
+    """Return JSON Lines made page by page; the first is made now, so that what refuses does so in time."""
+    first = next(pages, ())
+
+    def pieces() -> Generator[bytes]:
+        for page in chain([first], pages):
+            if page:
+                yield b"".join(encode(row) + b"\n" for row in page)
+
+    making = pieces()
+    return Streamed("application/x-ndjson", making, making.close)
 
 
 def reply(

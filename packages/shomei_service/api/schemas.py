@@ -96,7 +96,7 @@ MemoryIds = Annotated[
     Field(max_length=_SOURCES),
     AfterValidator(_once),
 ]
-_CODE_WORD: Final = BeforeValidator(_stripped)  # a closed code is stripped as every string is
+CODE_WORD: Final = BeforeValidator(_stripped)  # a closed code is stripped as every string is
 # A plain validator: the words in metadata are the caller's, and are not stripped.
 Metadata = Annotated[dict[str, object], PlainValidator(_object), WithJsonSchema({"type": "object"})]
 EpochSecond = Annotated[int, Field(ge=1, le=_LAST_SECOND), BeforeValidator(_whole)]
@@ -137,7 +137,7 @@ class NewMemoryBody(Shape):
     semantic_type: SemanticType = "GENERIC"
     metadata: Metadata = Field(default_factory=dict[str, object])
     derived_from: MemoryIds = Field(default_factory=list[str])
-    lawful_basis: Annotated[LawfulBasis, _CODE_WORD] = LawfulBasis.NOT_RECORDED
+    lawful_basis: Annotated[LawfulBasis, CODE_WORD] = LawfulBasis.NOT_RECORDED
     purposes: Codes = Field(default_factory=list[str])
     expires_at: EpochSecond | None = None
 
@@ -174,7 +174,7 @@ class UpdateBody(Shape):
 class RestrictBody(Shape):
     """Why the memory is restricted."""
 
-    reason: Annotated[Ground, _CODE_WORD] = Ground.REQUEST
+    reason: Annotated[Ground, CODE_WORD] = Ground.REQUEST
 
 
 class LiftQuery(Shape):
@@ -186,14 +186,14 @@ class LiftQuery(Shape):
 class DiscloseBody(Shape):
     """On what ground a memory is read outside recall, and for whom."""
 
-    ground_code: Annotated[DisclosureGround, _CODE_WORD]
+    ground_code: Annotated[DisclosureGround, CODE_WORD]
     recipient: Subject | None = None
 
 
 class LineageQuery(Shape):
     """Which way lineage is followed, and to how many neighbours."""
 
-    direction: Annotated[Direction, _CODE_WORD] = Direction.OUT
+    direction: Annotated[Direction, CODE_WORD] = Direction.OUT
     limit: Neighbours = 50
 
 
@@ -201,17 +201,17 @@ class ArtifactBody(Shape):
     """What was made from memories outside the store."""
 
     derived_from: Annotated[MemoryIds, Field(min_length=1)]
-    kind: Annotated[ArtifactKind, _CODE_WORD]
+    kind: Annotated[ArtifactKind, CODE_WORD]
     location_code: Code | None = None
 
 
 class HoldBody(Shape):
     """What must be preserved, on whose authority."""
 
-    scope: Annotated[HoldScope, _CODE_WORD]
+    scope: Annotated[HoldScope, CODE_WORD]
     memory_id: Annotated[str, StringConstraints(min_length=1, max_length=limits.ID_BYTES)] | None = None
     user_id: Subject | None = None
-    authority_code: Annotated[Authority, _CODE_WORD]
+    authority_code: Annotated[Authority, CODE_WORD]
     matter_ref: Annotated[str, StringConstraints(min_length=1, max_length=1024)] | None = None
     review_at: EpochSecond | None = None
     expires_at: EpochSecond | None = None
@@ -227,8 +227,8 @@ class HoldBody(Shape):
 class ReleaseQuery(Shape):
     """Why a hold ends, and that its caller knows what that sets in motion."""
 
-    release_code: Annotated[Release, _CODE_WORD]
-    confirm: Annotated[Literal["true", "false"], _CODE_WORD] = "false"
+    release_code: Annotated[Release, CODE_WORD]
+    confirm: Annotated[Literal["true", "false"], CODE_WORD] = "false"
 
 
 class ConsentBody(Shape):
@@ -236,7 +236,7 @@ class ConsentBody(Shape):
 
     user_id: Subject
     purpose: Code
-    action: Annotated[ConsentAction, _CODE_WORD]
+    action: Annotated[ConsentAction, CODE_WORD]
     evidence_ref: Annotated[str, StringConstraints(min_length=1, max_length=256)] | None = None
     policy_version: Code | None = None
     channel_code: Code | None = None
@@ -246,6 +246,20 @@ class SubjectQuery(Shape):
     """Whom it is about."""
 
     user_id: Subject
+
+
+class HoldsQuery(Shape):
+    """Which page of holds."""
+
+    cursor: Annotated[str, StringConstraints(pattern=r"^hold_[0-9a-f]{32}$")] | None = None
+    limit: Rows = 100
+
+
+class ObligationsQuery(Shape):
+    """Which page of obligations."""
+
+    cursor: Annotated[str, StringConstraints(pattern=r"^obl_[0-9a-f]{32}$")] | None = None
+    limit: Rows = 100
 
 
 class LogQuery(Shape):
@@ -284,11 +298,11 @@ class PageQuery(Shape):
 class SearchQuery(Shape):
     """How much the answer explains itself."""
 
-    explain: Annotated[Literal["true", "false"], _CODE_WORD] = "false"
+    explain: Annotated[Literal["true", "false"], CODE_WORD] = "false"
 
 
 class DeleteQuery(Shape):
     """On what legal basis, and whether what was derived goes too."""
 
-    basis: Annotated[Basis, _CODE_WORD] = Basis.UNSPECIFIED
-    derived: Annotated[Literal["cascade"], _CODE_WORD] | None = None
+    basis: Annotated[Basis, CODE_WORD] = Basis.UNSPECIFIED
+    derived: Annotated[Literal["cascade"], CODE_WORD] | None = None

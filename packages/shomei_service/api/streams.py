@@ -39,7 +39,7 @@ class Stream:
                 group.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
-                await self.lanes.run(Lane.STREAM, self.answer.pieces.close)
+                await self.lanes.run(Lane.STREAM, self.answer.close)
         if gone:
             raise ClientGone
 

@@ -475,7 +475,7 @@ class Beside(Verbs):
     # ---- What holds afterwards
 
     def obligation_id(self, owed: Owed) -> str:
-        listed = obligation.listing(self.engine(), self.admin)
+        listed = obligation.page(self.engine(), self.admin).obligations
         wanted = _owed_key(owed)
         return next(one.obligation_id for one in listed if self._owed(asdict(one)) == wanted)
 

@@ -96,10 +96,10 @@ def test_the_worked_example(running: Running) -> None:
     assert office.found("kettle") == {b1}
     for memory_id in (l1, l2, l3, l4, d1):
         assert status(running.engine, data, memory_id).failures == ("erased",)
-    assert [one.released_at is None for one in hold.listing(running.engine, admin)] == [False]
+    assert [one.released_at is None for one in hold.page(running.engine, admin).holds] == [False]
     open_kinds = [
         one.kind.value
-        for one in obligation.listing(running.engine, admin)
+        for one in obligation.page(running.engine, admin).obligations
         if one.state is ObligationState.OPEN
     ]
     assert open_kinds == ["external_erasure_ack"]

@@ -2,7 +2,7 @@
 
 How to add a route: give its body and query a closed `Shape` in schemas.py, its answer a shape in answers.py;
 write one function from an `Ask` to that answer and one `Operation` in the module of its noun, list the module
-here and strike the route from unbuilt.py; run `UPDATE_SNAPSHOTS=1 pytest tests/api` and read the difference.
+here; run `UPDATE_SNAPSHOTS=1 pytest tests/api` and read the difference.
 """
 
 from typing import Final, cast
@@ -11,6 +11,7 @@ from ..exchange import AnyOperation
 from . import (
     consent,
     corrections,
+    exports,
     holds,
     lineage,
     memories,
@@ -19,7 +20,6 @@ from . import (
     search,
     signer,
     subjects,
-    unbuilt,
 )
 
 OPERATIONS: Final = cast(
@@ -33,8 +33,8 @@ OPERATIONS: Final = cast(
         *holds.OPERATIONS,
         *consent.OPERATIONS,
         *records.OPERATIONS,
+        *exports.OPERATIONS,
         *signer.OPERATIONS,
         *metrics.OPERATIONS,
-        *unbuilt.OPERATIONS,
     ),
 )

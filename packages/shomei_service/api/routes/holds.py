@@ -18,7 +18,7 @@ from ..governed_answers import (
     ReleaseAnswer,
 )
 from ..lanes import Lane
-from ..schemas import HoldBody, Nothing, ReleaseQuery
+from ..schemas import HoldBody, HoldsQuery, Nothing, ObligationsQuery, ReleaseQuery
 
 
 def place_hold(ask: Ask[HoldBody, Nothing]) -> HoldAnswer:
@@ -36,9 +36,10 @@ def place_hold(ask: Ask[HoldBody, Nothing]) -> HoldAnswer:
     return HoldAnswer(hold_id=placed.hold.hold_id, scope=placed.hold.scope.value, **proof(placed.receipt))
 
 
-def list_holds(ask: Ask[Nothing, Nothing]) -> HoldsAnswer:
-    """List every hold, open and released."""
-    return {"results": [_listed(one) for one in hold.listing(ask.engine, ask.caller)]}
+def list_holds(ask: Ask[Nothing, HoldsQuery]) -> HoldsAnswer:
+    """List holds, open and released, oldest first."""
+    page = hold.page(ask.engine, ask.caller, cursor=ask.query.cursor, limit=ask.query.limit)
+    return {"results": [_listed(one) for one in page.holds], "next_cursor": page.next_cursor}
 
 
 def release_hold(ask: Ask[Nothing, ReleaseQuery]) -> ReleaseAnswer:
@@ -66,10 +67,11 @@ def release_hold(ask: Ask[Nothing, ReleaseQuery]) -> ReleaseAnswer:
     )
 
 
-def list_obligations(ask: Ask[Nothing, Nothing]) -> ObligationsAnswer:
-    """List what is still owed, and how what was owed ended."""
+def list_obligations(ask: Ask[Nothing, ObligationsQuery]) -> ObligationsAnswer:
+    """List what is still owed, and how what was owed ended, oldest first."""
     now = ask.engine.clock.now()
-    return {"results": [_owed(one, now) for one in obligation.listing(ask.engine, ask.caller)]}
+    page = obligation.page(ask.engine, ask.caller, cursor=ask.query.cursor, limit=ask.query.limit)
+    return {"results": [_owed(one, now) for one in page.obligations], "next_cursor": page.next_cursor}
 
 
 def cancel_obligation(ask: Ask[Nothing, Nothing]) -> CancelAnswer:
@@ -142,7 +144,7 @@ OPERATIONS: Final = (
         act=list_holds,
         answer=HoldsAnswer,
         body=Nothing,
-        query=Nothing,
+        query=HoldsQuery,
         lane=Lane.READ,
     ),
     Operation(
@@ -163,7 +165,7 @@ OPERATIONS: Final = (
         act=list_obligations,
         answer=ObligationsAnswer,
         body=Nothing,
-        query=Nothing,
+        query=ObligationsQuery,
         lane=Lane.READ,
     ),
     Operation(

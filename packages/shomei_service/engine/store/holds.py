@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, RowMapping, insert, select, union, update
+from sqlalchemy import Connection, RowMapping, insert, select, tuple_, union, update
 
 from ..model import Authority, Hold, HoldScope, MemoryId, Pseudonym, Release, TenantId
 from .bound import ANY, TENANT, among
@@ -81,6 +81,16 @@ def everyone(unit: Unit) -> list[Hold]:
     """Return all holds, open and released, oldest first."""
     query = select(holds).where(holds.c.tenant_id == unit.tenant).order_by(holds.c.placed_at, holds.c.hold_id)
     return [_hold(row) for row in unit.connection.execute(query).mappings()]
+
+
+def page(unit: Unit, after: str | None, limit: int) -> list[Hold]:
+    """Return holds that come after one, open and released, oldest first."""
+    query = select(holds).where(holds.c.tenant_id == unit.tenant)
+    if after is not None:
+        at = select(holds.c.placed_at).where(holds.c.tenant_id == unit.tenant, holds.c.hold_id == after)
+        query = query.where(tuple_(holds.c.placed_at, holds.c.hold_id) > tuple_(at.scalar_subquery(), after))
+    ordered = query.order_by(holds.c.placed_at, holds.c.hold_id).limit(limit)
+    return [_hold(row) for row in unit.connection.execute(ordered).mappings()]
 
 
 def release(unit: Unit, hold_id: str, code: Release, *, by: str, at: int) -> None:

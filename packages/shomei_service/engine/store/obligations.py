@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, RowMapping, bindparam, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, delete, exists, func, insert, select, tuple_, update
 
 from ..model import (
     ERASURES_OWED,
@@ -99,14 +99,17 @@ def open_for(
     return found
 
 
-def everyone(unit: Unit) -> list[Obligation]:
-    """Return all obligations, oldest first."""
-    query = (
-        select(obligations)
-        .where(obligations.c.tenant_id == unit.tenant)
-        .order_by(obligations.c.requested_at, obligations.c.obligation_id)
-    )
-    return [_obligation(row) for row in unit.connection.execute(query).mappings()]
+def page(unit: Unit, after: str | None, limit: int) -> list[Obligation]:
+    """Return obligations that come after one, oldest first."""
+    age = (obligations.c.requested_at, obligations.c.obligation_id)
+    query = select(obligations).where(obligations.c.tenant_id == unit.tenant)
+    if after is not None:
+        at = select(obligations.c.requested_at).where(
+            obligations.c.tenant_id == unit.tenant, obligations.c.obligation_id == after
+        )
+        query = query.where(tuple_(*age) > tuple_(at.scalar_subquery(), after))
+    rows = unit.connection.execute(query.order_by(*age).limit(limit)).mappings()
+    return [_obligation(row) for row in rows]
 
 
 def about_subject(

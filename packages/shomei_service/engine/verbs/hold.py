@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .. import disposal, hold_end, policy, retries
+from .. import disposal, hold_end, limits, policy, retries
 from ..custody.keytree import Address
 from ..custody.sealing import Column, RowPlace, new_row
 from ..disposal import Disposed
@@ -112,11 +112,23 @@ def place(engine: Engine, caller: Caller, new: NewHold) -> Held:
     return Held(hold, receipt)
 
 
-def listing(engine: Engine, caller: Caller) -> list[Hold]:
-    """Return every hold, open and released, oldest first; matters stay sealed."""
+@dataclass(frozen=True, slots=True)
+class HoldPage:
+    """Holds, oldest first, and after which the next page starts."""
+
+    holds: list[Hold]
+    next_cursor: str | None
+
+
+def page(
+    engine: Engine, caller: Caller, *, cursor: str | None = None, limit: int = limits.PAGE_ROWS
+) -> HoldPage:
+    """Return holds, open and released; matters stay sealed. Raise Invalid for a limit out of range."""
     caller.require(Scope.ADMIN)
+    policy.require_count(limit, largest=limits.PAGE_ROWS)
     with engine.reading(caller.tenant) as unit:
-        return holds.everyone(unit)
+        found = holds.page(unit, cursor, limit + 1)
+    return HoldPage(found[:limit], found[limit - 1].hold_id if len(found) > limit else None)
 
 
 def release(

@@ -1,6 +1,8 @@
 """Obligations: list what is owed, and cancel what its subject takes back. SEMANTICS.md §8, §21."""
 
-from .. import retries, suppression
+from dataclasses import dataclass
+
+from .. import limits, policy, retries, suppression
 from ..errors import ErasureInProgress, Invalid, NotFound
 from ..model import (
     Attested,
@@ -27,11 +29,23 @@ _CANCELLABLE = frozenset(
 )
 
 
-def listing(engine: Engine, caller: Caller) -> list[Obligation]:
-    """Return every obligation of the tenant, oldest first."""
+@dataclass(frozen=True, slots=True)
+class ObligationPage:
+    """Obligations, oldest first, and after which the next page starts."""
+
+    obligations: list[Obligation]
+    next_cursor: str | None
+
+
+def page(
+    engine: Engine, caller: Caller, *, cursor: str | None = None, limit: int = limits.PAGE_ROWS
+) -> ObligationPage:
+    """Return what is owed and how what was owed ended. Raise Invalid for a limit out of range."""
     caller.require(Scope.ADMIN)
+    policy.require_count(limit, largest=limits.PAGE_ROWS)
     with engine.reading(caller.tenant) as unit:
-        return obligations.everyone(unit)
+        found = obligations.page(unit, cursor, limit + 1)
+    return ObligationPage(found[:limit], found[limit - 1].obligation_id if len(found) > limit else None)
 
 
 def cancel(engine: Engine, caller: Caller, obligation_id: str) -> Attested | None:

@@ -17,6 +17,7 @@ class ReceiptPage:
     origin: str
     origins: list[str]
     receipts: list[Attested]
+    last_seq: int  # where the next page starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ def receipt_page(
     with engine.reading(caller.tenant) as unit:
         asked = origin or tenants.get(unit).log_origin
         rows = receipts.page(unit, asked, after_seq, limit)
-        return ReceiptPage(asked, receipts.origins(unit), [receipts.attested(row) for row in rows])
+        told = [receipts.attested(row) for row in rows]
+        return ReceiptPage(asked, receipts.origins(unit), told, rows[-1].seq if rows else after_seq)
 
 
 def tombstone_page(

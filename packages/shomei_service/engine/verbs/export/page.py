@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from .snapshot import Snapshot
     from .writing import Recipient
 
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+# Control characters, and those that turn the direction of text around.
+_UNSEEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_UNNAMED: Final = (None, "GENERIC")
 _NOT_STATED: Final = "Not stated here. Ask the contact named above."
 
 _SECTIONS: Final = (
@@ -50,9 +52,7 @@ def _style() -> tuple[str, str]:
 
 def shown(text: object) -> str:
     """Return any text so that it is shown and means nothing: markup and control characters become visible."""
-    visible = _CONTROL.sub(
-        lambda found: chr(0x2421 if found[0] == "\x7f" else 0x2400 + ord(found[0])), str(text)
-    )
+    visible = _UNSEEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", str(text))
     return html.escape(visible)
 
 
@@ -100,16 +100,16 @@ def memory(entry: JsonObject) -> bytes:
         ("Legal basis", said(phrases.BASES, entry["lawful_basis"])),
         ("Used for", _words(entry["purposes"]) or "no purpose recorded"),
         ("Kept until", day(state["expires_at"]) or "no end date"),
-        ("Category", shown(entry["semantic_type"] or "")),
+        ("Category", shown(entry["semantic_type"]) if entry["semantic_type"] not in _UNNAMED else ""),
     ]
     attached = entry.get("metadata_text") or (
         wording.json_text(entry["metadata"]) if entry["metadata"] else ""
     )
     if attached:
         facts.append(("Attached", f"<code>{shown(attached)}</code>"))
-    facts.append(("Reference", f"<code>{shown(entry['memory_id'])}</code>"))
+    reference = f'<dt class="ref">Reference</dt><dd class="ref"><code>{shown(entry["memory_id"])}</code></dd>'
     flags = "".join(f'<span class="flag">{shown(one)}</span>' for one in _flags(entry, state))
-    return f"<article>{_text(entry)}{flags}<dl>{_defined(facts)}</dl></article>\n".encode()
+    return f"<article>{_text(entry)}{flags}<dl>{_defined(facts)}{reference}</dl></article>\n".encode()
 
 
 def rest(snapshot: "Snapshot", recipients: Mapping[str, "Recipient"], latest: Iterable[JsonObject]) -> bytes:
@@ -189,7 +189,7 @@ def _access(recipients: Mapping[str, "Recipient"], latest: list[JsonObject]) -> 
     last = [
         (
             moment(one["at"]),
-            shown(one["recipient_name"] or one["recipient"]),
+            shown(one["recipient_name"] or said(phrases.RECIPIENTS, one["recipient_kind"])),
             shown(said(phrases.VERBS, one["verb"])),
             str(one["memory_count"]),
             shown(said({}, one["purpose_code"])) if one["purpose_code"] else "",
@@ -198,7 +198,7 @@ def _access(recipients: Mapping[str, "Recipient"], latest: list[JsonObject]) -> 
     ]
     return (
         _table(("Who", "Times", "First", "Last", "What"), rows)
-        + f'<p class="soft">The latest {len(last)} ; all of them are in <code>export.json</code>.</p>'
+        + f'<p class="soft">The latest {len(last)}; all of them are in <code>export.json</code>.</p>'
         + _table(("When", "Who", "What", "Memories", "Purpose"), last)
     )
 

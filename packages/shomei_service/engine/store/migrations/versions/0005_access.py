@@ -52,10 +52,11 @@ def upgrade() -> None:
 
 
 def _chain_anew(connection: sa.Connection) -> None:
-    columns = "tenant_id, seq, at, actor, is_admin, verb, outcome, memory_ids, count"
-    rows = (
-        connection.execute(sa.text(f"SELECT {columns} FROM audit ORDER BY tenant_id, seq")).mappings().all()
+    every = sa.text(
+        "SELECT tenant_id, seq, at, actor, is_admin, verb, outcome, memory_ids, count FROM audit "
+        "ORDER BY tenant_id, seq"
     )
+    rows = connection.execute(every).mappings().all()
     linked = sa.text("UPDATE audit SET prev_hash = :link WHERE tenant_id = :tenant AND seq = :seq")
     tenant, link = None, ""
     for row in rows:
