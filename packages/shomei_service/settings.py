@@ -40,7 +40,7 @@ class Settings(BaseSettings):
     """The effective settings; each is SHOMEI_ and its name in upper case.
 
     Rates are for each API key and second, a batch counting by its memories; failed keys are for each
-    source or key id and minute. RELIABILITY.md §6.
+    source or key id and minute. RELIABILITY.md §6. Rates and the database pool are each worker's own.
     """
 
     model_config = SettingsConfigDict(env_prefix="SHOMEI_", frozen=True, extra="ignore")
@@ -75,6 +75,8 @@ class Settings(BaseSettings):
     embedder: str = "builtin"
     host: str = "127.0.0.1"
     port: int = Field(default=8088, ge=0, le=65_535)
+    workers: int = Field(default=1, ge=1, le=64)
+    database_pool: int = Field(default=10, ge=1, le=1_000)
     insecure_http: bool = False
     log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
     rate_requests: int = Field(default=5_000, ge=1, le=_FASTEST)

@@ -4,11 +4,18 @@ import argparse
 import ipaddress
 import os
 import resource
-from typing import Any
+import socket
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
 
-from ..engine.errors import StartRefused
+from ..engine.errors import EngineError, StartRefused
 from ..home import held
 from ..settings import Settings, read_settings
+from .workers import Workers
+
+_BACKLOG: Final = 2048
 
 
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:  # pyright: ignore[reportPrivateUsage]
@@ -23,26 +30,61 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 
 def run_serve(_: argparse.Namespace) -> dict[str, Any]:
-    """Serve until SIGTERM or SIGINT."""
+    """Serve until SIGTERM or SIGINT, in as many processes as the settings say."""
     # Before numpy is imported: more threads for small products cost half as much again.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    import uvicorn
-
-    from ..api.app import create_app
     from ..api.journal import contain_crashes
-    from ..api.server import configuration
-    from ..bootstrap import opened
 
     settings = read_settings()
     _require_private_transport(settings)
     contain_crashes()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold keys and plaintext
+    if settings.workers == 1:
+        _serve(settings)
+        return {}
+    if settings.database_url is None:
+        raise StartRefused("SQLite has one server process; several workers need SHOMEI_DATABASE_URL")
+    with _listening(settings) as listening:
+        code = Workers(settings.workers, listening, partial(_serve_one, settings)).run()
+    if code:
+        raise SystemExit(code)  # the worker has said why
+    return {}
+
+
+def _serve(
+    settings: Settings, listening: socket.socket | None = None, opened_now: Callable[[], None] = lambda: None
+) -> None:
+    import uvicorn
+
+    from ..api.app import create_app
+    from ..api.server import configuration
+    from ..bootstrap import opened
+
     with opened(settings, alone=True) as engine:
         app = create_app(engine, settings=settings)
-        uvicorn.Server(
+        server = uvicorn.Server(
             configuration(app, host=settings.host, port=settings.port, log_level=settings.log_level)
-        ).run()
-    return {}
+        )
+        opened_now()
+        server.run(sockets=None if listening is None else [listening])
+
+
+def _serve_one(settings: Settings, listening: socket.socket, opened_now: Callable[[], None]) -> int:
+    try:
+        _serve(settings, listening, opened_now)
+    except EngineError as refusal:
+        print(f"shomei: {refusal.message}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _listening(settings: Settings) -> socket.socket:
+    """Return the socket all workers accept from. Raise StartRefused if the address can not be had."""
+    try:
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+    except OSError as failure:
+        raise StartRefused("the address is not free, or not one of this machine's") from failure
 
 
 def run_migrate(_: argparse.Namespace) -> dict[str, Any]:

@@ -89,6 +89,7 @@ def intend(engine: Engine, unit: Unit, intent: Intent, rows: Sequence[MemoryRow]
         require_content_free(_draft(commitments, rows[0], intent, pending).fields)
     failpoint("e1.before")
     intents.put(unit, intent)
+    engine.duties.claim(unit, intent.intent_id)
     memories.mark_erasing(unit, [row.memory_id for row in rows], intent.intent_id)
     aftermath.suppress_derived(
         engine,
@@ -146,6 +147,8 @@ def carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed |
 
 
 def _carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed | None:
+    if not engine.duties.await_turn(tenant_id, intent_id):
+        return None
     with engine.reading(tenant_id) as unit:
         intent = intents.get(unit, intent_id)
         leaves = memories.leaves_of_intent(unit, intent_id)
@@ -170,6 +173,7 @@ def _carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed 
         disposed.closures.update(chunk.closures)
         if chunk.is_last:
             break
+        engine.duties.has(intent_id)  # goes on being ours
         failpoint("e6.mid_batch")
     engine.wake.set()  # the log is truncated right after the answer
     failpoint("answer.before")
@@ -188,6 +192,7 @@ def _complete_chunk(
         return _Chunk(erased, {}, is_last=False)
     closures = aftermath.state_closures(engine, unit, intent.intent_id, actor=intent.actor)
     intents.finish(unit, intent.intent_id)
+    engine.duties.done(unit, intent.intent_id)
     return _Chunk(erased, closures, is_last=True)
 
 

@@ -13,6 +13,7 @@ from .audit import Audit
 from .custody import Address, Custody, address
 from .custody.journal import WITHDRAWN
 from .custody.sealing import commitment_key
+from .duties import Duties
 from .errors import Fault, SigningFault
 from .indexes import Indexes, Keep
 from .model import Attested, Clock, JsonObject, Tenant, TenantId, new_id
@@ -77,6 +78,7 @@ class Engine:
         self.indexes = Indexes(store, self.rows, embedder, options.indexes)
         self.slots = Slots(custody)
         self.flights = Flights()
+        self.duties = Duties(store, clock)
         self.audit = Audit(store, clock, strict=options.strict_audit)
         self.wake = threading.Event()  # there is something to tend
         self.embed_now = threading.Event()  # there are rows without vectors
@@ -91,14 +93,25 @@ class Engine:
         opened: Unit | None = None
         try:
             with self.store.unit(tenant) as opened:
-                yield opened
+                if not self.store.is_sqlite:
+                    tenants.lock(opened)  # first of all locks, so that no two units wait for each other
+                try:
+                    yield opened
+                except BaseException:
+                    self._withdraw(opened)  # under the lock: another process's replay waits for it
+                    raise
         except BaseException:
-            # It was answered that nothing was done, so no later opening may do it.
-            for line in opened.journaled if opened else ():
-                now, codes = self.clock.now(), {"line": line}
-                self.custody.journal_append(tenant=tenant, kind=WITHDRAWN, codes=codes, at=now)
+            if opened is not None:
+                self._withdraw(opened)
             raise
         self._moved.add(tenant)
+
+    def _withdraw(self, unit: Unit) -> None:
+        """Take back what custody was told: it is answered that nothing was done, so no opening may do it."""
+        while unit.journaled:
+            now, codes = self.clock.now(), {"line": unit.journaled[-1]}
+            self.custody.journal_append(tenant=unit.tenant, kind=WITHDRAWN, codes=codes, at=now)
+            unit.journaled.pop()
 
     def reading(self, tenant: TenantId) -> AbstractContextManager[Unit]:
         """Open a reading transaction in one tenant."""

@@ -4,7 +4,7 @@ CUSTODY.md §2 and §4, SEMANTICS.md §10. Everything is checked before anything
 custody store that does not fit refuses to open and is left byte for byte as it was.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -61,7 +61,15 @@ class Recovered:
 
 
 def recover(engine: Engine) -> Recovered:
-    """Finish every erasure that was begun, and erase again whatever a restored database brought back."""
+    """Finish every erasure that was begun, and erase again whatever a restored database brought back.
+
+    One process at a time; what another one is carrying out is left to it.
+    """
+    with engine.duties.recovering() as go_on:
+        return _recover(engine, go_on)
+
+
+def _recover(engine: Engine, go_on: Callable[[], object]) -> Recovered:
     _, done = seen(engine.store)
     returned = [
         (tenant_id, rows, entry)
@@ -73,6 +81,7 @@ def recover(engine: Engine) -> Recovered:
     going = frozenset(row.memory_id for _, rows, _ in returned for row in rows)
     for tenant_id, rows, entry in returned:
         _reerase(engine, tenant_id, rows, entry, going)
+        go_on()
         failpoint("boot.reerase")
     replayed = journal.replay(engine)
     journal.owe_what_is_deferred(engine)

@@ -32,7 +32,9 @@ def recall(engine: Engine, unit: Unit, caller: Caller) -> JsonObject | None:
         raise IdempotencyMismatch("this Idempotency-Key was used with another request")
     result: JsonObject = json.loads(kept.result)
     intent_id = result.get("intent")
-    if isinstance(intent_id, str) and engine.flights.is_flying(intent_id):
+    if isinstance(intent_id, str) and (
+        engine.flights.is_flying(intent_id) or engine.duties.is_elsewhere(unit, intent_id)
+    ):
         raise IdempotencyInFlight("the same request is still being carried out")
     return result
 

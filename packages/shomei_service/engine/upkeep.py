@@ -7,6 +7,7 @@ from operator import itemgetter
 
 from . import deferral, disposal, hold_end, policy
 from .custody import Punctured
+from .duties import EMBEDDING, UPKEEP
 from .errors import ErasurePending, IntegrityFault, NotFound
 from .model import (
     SYSTEM_ACTOR,
@@ -22,7 +23,7 @@ from .model import (
 )
 from .parts import Engine
 from .recall.embedder import Embedder, EmbedderFault, vectors_of
-from .store import consents, holds, intents, memories, obligations, replays, tenants, tombstones
+from .store import consents, holds, memories, obligations, replays, tenants, tombstones
 from .store.backlogs import Backlogs
 from .store.backlogs import count as backlogs_of
 from .store.intents import Intent
@@ -49,28 +50,28 @@ def tend(engine: Engine) -> bool:
     try:
         finish_erasures(engine)
     finally:  # one erasure that can not end must not stop everything else
-        end_expired_holds(engine)
-        erase_expired(engine)
-        erase_after_withdrawal(engine)
-        purge(engine)
+        if engine.duties.has(UPKEEP):
+            end_expired_holds(engine)
+            erase_expired(engine)
+            erase_after_withdrawal(engine)
+            purge(engine)
+            drop_old_replays(engine)
         engine.mark_moved_logs()
         engine.audit.flush()
-        drop_old_replays(engine)
     return False
 
 
 def embed(engine: Engine) -> bool:
     """Give a bounded number of rows their vectors; say whether more are waiting."""
-    return embed_pending(engine, _EMBED_ROWS) > 0
+    return engine.duties.has(EMBEDDING) and embed_pending(engine, _EMBED_ROWS) > 0
 
 
 def finish_erasures(engine: Engine) -> None:
-    """Carry out every erasure that is durable and not finished.
+    """Carry out every erasure that is durable, not finished, and nobody's.
 
     Raises ErasurePending if one could not be; one whose keys are damaged keeps no other from its end.
     """
-    with engine.store.snapshot() as connection:
-        waiting = intents.unfinished(connection)
+    waiting = engine.duties.unattended()
     damaged: ErasurePending | None = None
     for tenant_id, intent_id in waiting:
         try:

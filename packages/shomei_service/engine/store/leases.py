@@ -23,7 +23,7 @@ def take(connection: Connection, name: str, holder: str, *, now: int) -> bool:
     renewed = fresh.on_conflict_do_update(
         index_elements=[leases.c.name], set_={"holder": holder, "until": time + LEASE_S}, where=is_free
     )
-    return connection.execute(renewed).rowcount == 1
+    return connection.execute(renewed.returning(leases.c.name)).first() is not None
 
 
 def give_up(connection: Connection, name: str) -> None:

@@ -134,6 +134,11 @@ class Store:
         with self.snapshot(tenant) as connection:
             yield Unit(connection, tenant)
 
+    def is_walled(self) -> bool:
+        """Say whether row-level security binds this role; where there is none, nothing can get round it."""
+        with self.snapshot() as connection:
+            return walls.holds(connection)
+
     def truncate_log(self) -> bool:
         """Empty SQLite's write-ahead log; return whether nothing of it is left. False elsewhere.
 
