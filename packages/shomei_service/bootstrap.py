@@ -21,12 +21,7 @@ from .engine.store.unit import Store
 from .engine.verbs import access
 from .engine.verbs.access import NewKey
 from .home import held, make_private, require_vacant
-from .settings import Environment, Settings, SignerKind
-
-_NO_WALL_NOTICE = (
-    "shomei: the database role is one that row-level security does not bind, "
-    "so only queries keep tenants apart; use one without SUPERUSER and BYPASSRLS"
-)
+from .settings import Settings, SignerKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,21 +126,9 @@ def _open(settings: Settings) -> Engine:
         undo.callback(custody.close)
         store = Store.existing(settings.database, pool=settings.database_pool)
         undo.callback(store.close)
-        _require_walls(settings, store)
         engine = _engine(settings, store, custody, signer)
         undo.pop_all()
     return engine
-
-
-def _require_walls(settings: Settings, store: Store) -> None:
-    if store.is_walled():
-        return
-    if settings.env is Environment.PRODUCTION:
-        raise StartRefused(
-            "production refuses a database role that row-level security does not bind; "
-            "use one without SUPERUSER and BYPASSRLS"
-        )
-    print(_NO_WALL_NOTICE, file=sys.stderr)  # noqa: T201
 
 
 def _engine(settings: Settings, store: Store, custody: Custody, signer: ReceiptSigner | None) -> Engine:

@@ -8,14 +8,21 @@ import socket
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..engine.errors import EngineError, StartRefused
 from ..home import held
-from ..settings import Settings, read_settings
+from ..settings import Environment, Settings, read_settings
 from .workers import Workers
 
+if TYPE_CHECKING:
+    from ..engine.parts import Engine
+
 _BACKLOG: Final = 2048
+_NO_WALL_NOTICE: Final = (
+    "shomei: row-level security does not bind the database role, so queries alone keep tenants apart; "
+    "use a role without SUPERUSER and BYPASSRLS"
+)
 
 
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:  # pyright: ignore[reportPrivateUsage]
@@ -61,12 +68,25 @@ def _serve(
     from ..bootstrap import opened
 
     with opened(settings, alone=True) as engine:
+        _require_walls(settings, engine)
         app = create_app(engine, settings=settings)
         server = uvicorn.Server(
             configuration(app, host=settings.host, port=settings.port, log_level=settings.log_level)
         )
         opened_now()
         server.run(sockets=None if listening is None else [listening])
+
+
+def _require_walls(settings: Settings, engine: "Engine") -> None:
+    """Refuse, or in development regret, a database role that row-level security does not bind."""
+    if engine.store.is_walled():
+        return
+    if settings.env is Environment.PRODUCTION:
+        raise StartRefused(
+            "production refuses a database role that row-level security does not bind; "
+            "use one without SUPERUSER and BYPASSRLS"
+        )
+    print(_NO_WALL_NOTICE, file=sys.stderr)
 
 
 def _serve_one(settings: Settings, listening: socket.socket, opened_now: Callable[[], None]) -> int:
