@@ -5,6 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.providers import custodian, machines
+
+__all__ = ["custodian", "machines"]  # fixtures for every test below
+
 pytest.register_assert_rewrite("tests.oracle", "tests.crash.runs")
 
 _MUST = "must: "  # a skip that says why it has to be

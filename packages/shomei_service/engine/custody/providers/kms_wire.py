@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import Final, cast
+from typing import Final, Protocol, cast
+from weakref import finalize
 
 from ...errors import CustodyUnavailable, Fault, IntegrityFault, StartRefused
 from .transport import require_private
@@ -49,7 +50,8 @@ class KmsWire:
         parser_errors = _imported("botocore.parsers").ResponseParserError
         # A mangled answer fails in several ways on its way through botocore.
         self._failures: Final = (failures.BotoCoreError, parser_errors, ValueError, TypeError, AttributeError)
-        self._client: Final[object] = _connected(place, (failures.BotoCoreError, ValueError))
+        self._client: Final = _connected(place, (failures.BotoCoreError, ValueError))
+        finalize(self, self._client.close)
 
     def ask(self, act: str, **asked: object) -> Answer:
         """Return the answer; raise NotFound, IntegrityFault, or CustodyUnavailable for the rest."""
@@ -75,7 +77,13 @@ def mapping(found: object) -> Answer:
     return cast(Answer, found)
 
 
-def _connected(place: KmsPlace, failures: tuple[type[Exception], ...]) -> object:
+class _Client(Protocol):
+    """What is named of boto3's client; its calls are made by name."""
+
+    def close(self) -> None: ...
+
+
+def _connected(place: KmsPlace, failures: tuple[type[Exception], ...]) -> _Client:
     # No retries: a second CreateKey after a lost answer would leave a key that nobody names.
     config = _imported("botocore.config").Config(
         connect_timeout=place.timeout_s, read_timeout=place.timeout_s, retries={"total_max_attempts": 1}

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, cast
+from weakref import finalize
 
 from ...errors import CustodyUnavailable, StartRefused
 from .transport import require_private
@@ -65,6 +66,7 @@ class VaultWire:
             trust_env=False,  # a proxy from the environment would see the token
             follow_redirects=False,  # nor does the token follow an answer elsewhere
         )
+        finalize(self, self._client.close)
 
     def ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Data:
         """Return the answer's data; raise Absent, Declined, Denied, or CustodyUnavailable for the rest."""
