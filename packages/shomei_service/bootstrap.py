@@ -7,16 +7,18 @@ from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
-from . import provider
+from . import embedding, provider
+from .embedding import Pair
 from .engine import failpoints, recovery
 from .engine.custody import Custody
 from .engine.custody.holders import Holders
+from .engine.errors import StartRefused
+from .engine.indexes import Keep
 from .engine.model import Scope, Tenant, new_id
 from .engine.parts import Engine, Options, SystemClock
-from .engine.recall.embedder import build_embedder
 from .engine.receipts.signer import LocalFileSigner, ReceiptSigner
 from .engine.recovery import Recovered
-from .engine.store import tenants
+from .engine.store import recall, tenants
 from .engine.store.unit import Store
 from .engine.verbs import access
 from .engine.verbs.access import NewKey
@@ -41,6 +43,8 @@ def install(settings: Settings) -> Installed:
     """
     require_vacant(settings)
     provider.require_reachable(settings)
+    with embedding.built(settings):  # or refused, before anything is made
+        pass
     for directory in (settings.data, settings.custody_store, settings.keys):
         make_private(directory)
     with held(settings, alone=True), closing(_create(settings)) as engine:
@@ -51,21 +55,24 @@ def install(settings: Settings) -> Installed:
 
 
 @contextmanager
-def opened(settings: Settings, *, alone: bool = False) -> Generator[Engine]:
+def opened(settings: Settings, *, alone: bool = False, may_reembed: bool = False) -> Generator[Engine]:
     """Open what init made, prove that its parts belong together, and finish what a crash left.
 
     Raises StartRefused, with one sentence that says what to do, and changes nothing. Beside a running
     server nothing is recovered: that is the server's, and its erasures may be under way.
     """
-    with held(settings, alone=alone) as is_alone, inside(settings, is_alone=is_alone) as (engine, _):
-        yield engine
+    with held(settings, alone=alone) as is_alone:
+        if alone and not may_reembed:
+            _require_same_model(settings)
+        with inside(settings, is_alone=is_alone) as (engine, _):
+            yield engine
 
 
 @contextmanager
 def inside(settings: Settings, *, is_alone: bool) -> Generator[tuple[Engine, Recovered | None]]:
     """Open for one who holds the home; yield the engine and, when alone, what recovery found to do."""
     failpoints.arm(settings.failpoints)
-    with closing(_open(settings)) as engine:
+    with embedding.built(settings) as pair, closing(_open(settings, pair)) as engine:
         yield engine, recovery.recover(engine) if is_alone else None
 
 
@@ -101,12 +108,12 @@ def _create(settings: Settings) -> Engine:
         undo.callback(store.close)
         with store.transaction() as connection:
             tenants.put_installation(connection, installation_id, at=now)
-        engine = _engine(settings, store, custody, signer)
+        engine = _engine(settings, store, custody, signer, None)
         undo.pop_all()
     return engine
 
 
-def _open(settings: Settings) -> Engine:
+def _open(settings: Settings, pair: Pair | None) -> Engine:
     # 1. Look at everything without a trace: a refusal must leave every byte as it was.
     with Store.looking(settings.database) as looked_at:
         installation_id, seen = recovery.seen(looked_at)
@@ -126,22 +133,39 @@ def _open(settings: Settings) -> Engine:
         undo.callback(custody.close)
         store = Store.existing(settings.database, pool=settings.database_pool)
         undo.callback(store.close)
-        engine = _engine(settings, store, custody, signer)
+        engine = _engine(settings, store, custody, signer, pair)
         undo.pop_all()
     return engine
 
 
-def _engine(settings: Settings, store: Store, custody: Custody, signer: ReceiptSigner | None) -> Engine:
+def _require_same_model(settings: Settings) -> None:
+    """Raise StartRefused when the rows hold another model's vectors: comparing those is nonsense."""
+    with Store.looking(settings.database) as store, store.snapshot() as connection:
+        kept = recall.embedder_id(connection)
+    with embedding.built(settings) as pair:
+        meant = pair.queries.model_id if pair else kept
+    if kept is not None and kept != meant:
+        raise StartRefused(
+            "the memories were embedded by another model than SHOMEI_EMBEDDER names; "
+            "set it back, or run shomei reembed"
+        )
+
+
+def _engine(
+    settings: Settings, store: Store, custody: Custody, signer: ReceiptSigner | None, pair: Pair | None
+) -> Engine:
     return Engine(
         store=store,
         custody=custody,
         signer=signer,
-        embedder=build_embedder(settings.embedder),
+        embedder=pair.queries if pair else None,
+        background_embedder=pair.passages if pair else None,
         clock=SystemClock(),
         options=Options(
             snapshot_retention_days=settings.snapshot_retention_days,
             lineage=settings.lineage == "on",
             strict_audit=settings.audit == "strict",
+            indexes=Keep(settings.index_memory_mb * 1024 * 1024, float(settings.index_idle_s)),
         ),
     )
 

@@ -72,7 +72,13 @@ class Settings(BaseSettings):
     audit: Literal["batched", "strict"] = "batched"
     env: Environment = Environment.DEVELOPMENT
     snapshot_retention_days: int | None = Field(default=None, ge=0, le=36_500)
-    embedder: str = "builtin"
+    embedder: str = "builtin"  # or the address of one elsewhere, which is told every text
+    embedder_model: str = Field(default="", max_length=128)
+    embedder_key: SecretStr | None = None
+    embedder_dimensions: int = Field(default=0, ge=0, le=8_192)
+    embedder_hosts: str = ""  # those it may be at, with commas between them
+    index_memory_mb: int = Field(default=512, ge=1, le=1_000_000)
+    index_idle_s: int = Field(default=1_800, ge=1, le=31_536_000)
     host: str = "127.0.0.1"
     port: int = Field(default=8088, ge=0, le=65_535)
     workers: int = Field(default=1, ge=1, le=64)

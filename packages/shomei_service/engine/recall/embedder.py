@@ -19,6 +19,8 @@ from .scripts import beginning, stream_safe
 
 # By weight. Longer inputs cost seconds and blur; texts are split into passages first.
 LONGEST_INPUT: Final = PASSAGE_WEIGHT
+# Nobody waits a second for a page pasted as a query, nor do the others behind it; its words all count.
+LONGEST_QUERY: Final = 800
 
 
 class Embedder(VectorModel, Protocol):
@@ -57,10 +59,10 @@ def build_embedder(name: str) -> Embedder | None:
             raise EmbedderFault("no embedder has that name")
 
 
-def readable(text: str) -> str:
+def readable(text: str, longest: int = LONGEST_INPUT) -> str:
     """Return what a model reads of a text: composed, bounded, without NUL and lone surrogates."""
-    composed = unicodedata.normalize("NFKC", stream_safe(text[:LONGEST_INPUT]))
-    return beginning(composed, LONGEST_INPUT).replace("\0", " ").encode("utf-8", "replace").decode()
+    composed = unicodedata.normalize("NFKC", stream_safe(text[:longest]))
+    return beginning(composed, longest).replace("\0", " ").encode("utf-8", "replace").decode()
 
 
 def unit_vectors(vectors: Floats, count: int, dimensions: int) -> Floats:

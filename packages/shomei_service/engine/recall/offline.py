@@ -13,7 +13,7 @@ from typing import Final, Protocol, cast
 
 import numpy as np
 
-from .embedder import readable, unit_vectors
+from .embedder import LONGEST_QUERY, readable, unit_vectors
 from .errors import EmbedderFault
 from .features import Floats
 
@@ -71,7 +71,7 @@ class _Offline:
 
     def query(self, text: str) -> Floats:
         """Return the vector of a query; raise EmbedderFault."""
-        return self._embed(self._loaded()[1], [text])[0]
+        return self._embed(self._loaded()[1], [readable(text, LONGEST_QUERY)])[0]
 
     def self_test(self) -> None:
         """Load the model and raise EmbedderFault unless it is the one whose constants these are."""

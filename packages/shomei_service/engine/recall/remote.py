@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from .embedder import readable, unit_vectors
+from .embedder import LONGEST_QUERY, readable, unit_vectors
 from .errors import EmbedderFault
 from .features import Floats
 
@@ -73,9 +73,18 @@ class RemoteModel:
 class RemoteEmbedder:
     """Asks a remote model for vectors and believes nothing it has not checked."""
 
-    def __init__(self, model: RemoteModel, pause: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        model: RemoteModel,
+        pause: Callable[[float], None] = time.sleep,
+        *,
+        attempts: int = _ATTEMPTS,
+        timeout: float = _TIMEOUT,
+    ) -> None:
         """Raise EmbedderFault for an address that is not allowed; nothing is sent yet."""
         model.require_allowed()
+        self._attempts = attempts
+        self._timeout = timeout
         self._model = model
         self._pause = pause
         self._client: httpx.Client | None = None
@@ -91,7 +100,7 @@ class RemoteEmbedder:
 
     def query(self, text: str) -> Floats:
         """Return the vector of a query; raise EmbedderFault."""
-        return self._embed([self._model.query_prefix + readable(text)])[0]
+        return self._embed([self._model.query_prefix + readable(text, LONGEST_QUERY)])[0]
 
     def self_test(self) -> None:
         """Raise EmbedderFault unless the model answers with vectors of the configured size."""
@@ -124,7 +133,7 @@ class RemoteEmbedder:
         import httpx
 
         most = _BYTES_BESIDE + count * self.dimensions * _BYTES_PER_NUMBER
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(self._attempts):
             pause = _FIRST_PAUSE * 2**attempt
             try:
                 with self._opened().stream(
@@ -138,7 +147,7 @@ class RemoteEmbedder:
             except (httpx.HTTPError, httpx.InvalidURL):
                 # A connection that fails is tried again like a server that is busy.
                 self.close()
-            if attempt + 1 < _ATTEMPTS:
+            if attempt + 1 < self._attempts:
                 self._pause(min(pause, _LONGEST_PAUSE))
         raise EmbedderFault("the embedder did not answer")
 
@@ -148,7 +157,7 @@ class RemoteEmbedder:
 
             self._client = httpx.Client(
                 headers={"Authorization": f"Bearer {self._model.key}"},
-                timeout=_TIMEOUT,
+                timeout=self._timeout,
                 trust_env=False,
                 follow_redirects=False,
             )

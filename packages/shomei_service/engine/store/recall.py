@@ -97,8 +97,9 @@ def embedder_id(connection: Connection) -> str | None:
 
 def claim(connection: Connection, model_id: str) -> bool:
     """Say that the rows hold this model's vectors, if nobody else's; false when they are another's."""
-    unclaimed = installation.c.embedder_id.is_(None)
-    connection.execute(update(installation).where(unclaimed).values(embedder_id=model_id))
+    if embedder_id(connection) is None:
+        unclaimed = installation.c.embedder_id.is_(None)
+        connection.execute(update(installation).where(unclaimed).values(embedder_id=model_id))
     return embedder_id(connection) == model_id
 
 
