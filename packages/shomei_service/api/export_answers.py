@@ -144,7 +144,7 @@ class ExportDocument(TypedDict):
 class ExportManifest(TypedDict):
     """The files that the witness binds, as name and SHA-256, and the nonce that only the package holds."""
 
-    files: list[tuple[str, str]]
+    files: list[list[str]]
     format: Literal["shomei-export-manifest/v1"]
     nonce: str
 

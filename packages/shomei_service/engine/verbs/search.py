@@ -52,7 +52,9 @@ def search(
     mask = _mask(engine, caller, user_id, semantic_type, purpose)
     results = _Search(engine, caller, query, vector, mask).run(limit)
     shown = [one for one in results if min_score is None or one.score >= min_score]
-    engine.audit.note(caller, "search", [one.memory.memory_id for one in shown])
+    asked = [mask.subject] if mask.subject is not None else []
+    ids = [one.memory.memory_id for one in shown]
+    engine.audit.note(caller, "search", ids, purpose=purpose, subjects=asked)
     return Findings(shown, engine.embedder_id, degraded)
 
 
