@@ -23,7 +23,7 @@ from .model import (
 )
 from .parts import Engine
 from .recall.embedder import Embedder, EmbedderFault, vectors_of
-from .store import consents, holds, memories, obligations, replays, tenants, tombstones
+from .store import consents, holds, memories, obligations, recall, replays, tenants, tombstones
 from .store.backlogs import Backlogs
 from .store.backlogs import count as backlogs_of
 from .store.intents import Intent
@@ -56,6 +56,7 @@ def tend(engine: Engine) -> bool:
             erase_after_withdrawal(engine)
             purge(engine)
             drop_old_replays(engine)
+        engine.indexes.tend()
         engine.mark_moved_logs()
         engine.audit.flush()
     return False
@@ -206,6 +207,8 @@ def _embed(engine: Engine, embedder: Embedder, tenant_id: TenantId, rows: Sequen
         except (Punctured, IntegrityFault):
             continue  # erased while its vectors were made, or not what was sealed
     with engine.unit(tenant_id) as unit:
+        if not recall.claim(unit.connection, embedder.model_id):
+            return 0  # the rows are another model's, and so is the work
         revision = tenants.take_sequence(unit, 0, now=engine.clock.now()).revision
         for row in embedded:
             memories.put_recall(unit, row, row.sealed_recall, revision=revision)
