@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S = 3.0  # a service on the same host or network answers in milliseconds
 CONNECT_SHARE = 0.4  # of the whole time, so that two attempts fit and are told apart from a slow answer
 POOL_TIMEOUT_S = 5.0
-KEEP_ALIVE_S = 4.0  # below the 5 s after which uvicorn closes: a reused connection is a live one
+MAX_CONNECTIONS = 100  # calls beyond these wait for POOL_TIMEOUT_S
 NO_CONNECTION = "no connection to SHOMEI_MCP_BASE_URL"
 
 Opener: TypeAlias = Callable[[Settings, str], "httpx.AsyncClient"]
@@ -52,7 +52,9 @@ def open_client(settings: Settings, key: str) -> "httpx.AsyncClient":
             connect=min(CONNECT_TIMEOUT_S, settings.timeout_s * CONNECT_SHARE),
             pool=POOL_TIMEOUT_S,
         ),
-        limits=httpx.Limits(keepalive_expiry=KEEP_ALIVE_S),
+        # A connection for each call: on a kept one, an answer too many would answer the next question. Agents
+        # call seconds apart, when services have closed kept connections anyway.
+        limits=httpx.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=0),
     )
 
 
