@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "serve": ("serve", "run the service in the foreground"),
     "config": ("serve", "print the effective settings, without secrets"),
     "migrate": ("serve", "bring the database to this version's schema"),
+    "reembed": ("reembed", "give every memory vectors of the model in SHOMEI_EMBEDDER"),
     "tenants": ("tenants", "create and list tenants"),
     "keys": ("keys", "create, list and revoke API keys"),
     "signer": ("keys", "show who signs receipts"),
