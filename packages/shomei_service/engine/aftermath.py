@@ -13,10 +13,10 @@ from .model import (
     Json,
     Life,
     MemoryId,
-    MemoryRow,
     Obligation,
     ObligationKind,
     ObligationState,
+    RowFacts,
     new_id,
 )
 from .parts import Engine
@@ -101,7 +101,7 @@ def affected_by(unit: Unit, ids: Sequence[MemoryId]) -> dict[MemoryId, int]:
 
 
 def discharge(
-    engine: Engine, unit: Unit, intent: Intent, rows: Sequence[MemoryRow], fulfilled: Sequence[str]
+    engine: Engine, unit: Unit, intent: Intent, rows: Sequence[RowFacts], fulfilled: Sequence[str]
 ) -> None:
     """Count erased rows for the forget requests they belong to, and end the obligations they fulfil."""
     if intent.cause is Cause.SUBJECT_FORGET:

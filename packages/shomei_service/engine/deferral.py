@@ -10,10 +10,10 @@ from .model import (
     Cause,
     Ground,
     MemoryId,
-    MemoryRow,
     Obligation,
     ObligationKind,
     ObligationState,
+    RowFacts,
     new_id,
 )
 from .parts import Engine
@@ -24,7 +24,7 @@ from .store.unit import Unit
 ANSWER_WITHIN_S = 30 * 86_400  # one month, Art. 12(3)
 
 
-def begin(engine: Engine, unit: Unit, rows: Sequence[MemoryRow], intent: Intent) -> bool:
+def begin(engine: Engine, unit: Unit, rows: Sequence[RowFacts], intent: Intent) -> bool:
     """Begin an erasure that nobody asks for now; what is held or restricted is owed instead.
 
     Return whether there is anything to carry out once the unit commits.
@@ -43,20 +43,20 @@ def begin(engine: Engine, unit: Unit, rows: Sequence[MemoryRow], intent: Intent)
     return bool(going)
 
 
-def free_to_go(unit: Unit, rows: Sequence[MemoryRow], cause: Cause) -> list[MemoryRow]:
+def free_to_go(unit: Unit, rows: Sequence[RowFacts], cause: Cause) -> list[RowFacts]:
     """Return those of the rows that neither a hold nor a restriction keeps from going by themselves."""
     held = holds.held_among(unit, [row.memory_id for row in rows])
     return [row for row in rows if row.memory_id not in held and _may_go(unit, row, cause)]
 
 
-def _may_go(unit: Unit, row: MemoryRow, cause: Cause) -> bool:
+def _may_go(unit: Unit, row: RowFacts, cause: Cause) -> bool:
     return not row.grounds or policy.may_go_by_itself(restrictions.grounds_of(unit, row.memory_id), cause)
 
 
 def defer(
     engine: Engine,
     unit: Unit,
-    rows: Sequence[MemoryRow],
+    rows: Sequence[RowFacts],
     cause: Cause,
     *,
     actor: str,

@@ -20,8 +20,8 @@ from .model import (
     Cause,
     Erased,
     MemoryId,
-    MemoryRow,
     Obligation,
+    RowFacts,
     TenantId,
     Tombstone,
 )
@@ -77,7 +77,7 @@ def new_intent(
     return Intent(intent_id, cause, basis, actor, engine.clock.now(), successor_id)
 
 
-def intend(engine: Engine, unit: Unit, intent: Intent, rows: Sequence[MemoryRow]) -> None:
+def intend(engine: Engine, unit: Unit, intent: Intent, rows: Sequence[RowFacts]) -> None:
     """Take the rows out of recall for good, durably once the unit commits (E1).
 
     The receipt is drafted and screened and the signer is probed first: after this there is no way back.
@@ -197,7 +197,7 @@ def _complete_chunk(
 
 
 def _retire(
-    engine: Engine, unit: Unit, rows: Sequence[MemoryRow], intent: Intent, destroyed: Destruction
+    engine: Engine, unit: Unit, rows: Sequence[RowFacts], intent: Intent, destroyed: Destruction
 ) -> list[Erased]:
     """Delete sealed columns; leave tombstones and receipts."""
     commitments = engine.commitments(tenants.get(unit))
@@ -227,7 +227,7 @@ def _retire(
 def bury(
     unit: Unit,
     commitments: Commitments,
-    rows: Sequence[MemoryRow],
+    rows: Sequence[RowFacts],
     attested: Sequence[Attested],
     *,
     at: int,
@@ -256,14 +256,14 @@ def bury(
     )
 
 
-def _retirement(commitments: Commitments, row: MemoryRow) -> str:
+def _retirement(commitments: Commitments, row: RowFacts) -> str:
     # One mark a row, by its leaf: the number of vectors would tell the length of the text.
     return commitments.retirement(row.memory_id, row.address)
 
 
 def _draft(
     commitments: Commitments,
-    row: MemoryRow,
+    row: RowFacts,
     intent: Intent,
     destruction: KeyDestruction,
     affected: int = 0,

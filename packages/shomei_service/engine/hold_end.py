@@ -12,9 +12,9 @@ from .model import (
     HoldScope,
     Life,
     MemoryId,
-    MemoryRow,
     Obligation,
     Release,
+    RowFacts,
 )
 from .parts import Engine
 from .receipts import bodies
@@ -63,12 +63,12 @@ def let_go(
     return receipt, [row.memory_id for row in going]
 
 
-def _may_go(unit: Unit, row: MemoryRow, owed: Obligation) -> bool:
+def _may_go(unit: Unit, row: RowFacts, owed: Obligation) -> bool:
     grounds = restrictions.grounds_of(unit, row.memory_id) if row.grounds else frozenset[Ground]()
     return owed.cause is None or policy.may_go_by_itself(grounds, owed.cause)
 
 
-def _covered(unit: Unit, hold: Hold) -> list[MemoryRow]:
+def _covered(unit: Unit, hold: Hold) -> list[RowFacts]:
     if hold.scope is HoldScope.MEMORY:
         ids = [hold.memory_id] if hold.memory_id is not None else []
     else:

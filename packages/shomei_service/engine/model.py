@@ -386,25 +386,31 @@ class Content:
     metadata: JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryRow:
-    """One live or erasing memory as it lies in the database: sealed, with content-free columns beside."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFacts:
+    """What erasing needs to know of a memory: nothing that is sealed."""
 
     memory_id: MemoryId
     address: int
-    version: int
     life: Life
     subject: Pseudonym | None
+    intent_id: str | None
+    grounds: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRow(RowFacts):
+    """One live or erasing memory as it lies in the database: sealed, with content-free columns beside."""
+
+    version: int
     created_at: int
     sealed_dek: bytes
     sealed_content: bytes
     sealed_recall: bytes
     embedded: bool
-    intent_id: str | None
     lawful_basis: LawfulBasis = LawfulBasis.NOT_RECORDED
     source_kind: SourceKind = SourceKind.PROVIDED
     expires_at: int | None = None
-    grounds: int = 0
     consented: bool = True
 
 

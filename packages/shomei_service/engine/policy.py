@@ -18,6 +18,7 @@ from .model import (
     MemoryRow,
     NewMemory,
     Policies,
+    RowFacts,
 )
 
 # What says that erasing is the subject's own wish or the law's, though it was opposed before. §6.
@@ -33,7 +34,7 @@ _BASIS_OF: Final = {
 }
 
 
-def is_present(row: MemoryRow) -> bool:
+def is_present(row: RowFacts) -> bool:
     """Say whether the memory exists for the verbs that act; one on its way in or out does not."""
     return row.life is Life.LIVE
 

@@ -18,6 +18,7 @@ from .model import (
     ObligationKind,
     ObligationState,
     Release,
+    RowFacts,
     TenantId,
     new_id,
 )
@@ -146,7 +147,7 @@ def _intent(engine: Engine, cause: Cause) -> Intent:
     return disposal.new_intent(engine, new_id("obl_"), cause=cause, basis=basis, actor=SYSTEM_ACTOR)
 
 
-def _still_live(unit: Unit, ids: Sequence[MemoryId]) -> list[MemoryRow]:
+def _still_live(unit: Unit, ids: Sequence[MemoryId]) -> list[RowFacts]:
     return [row for row in memories.lock_all(unit, ids) if row.life is Life.LIVE]
 
 

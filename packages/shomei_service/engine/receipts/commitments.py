@@ -4,13 +4,20 @@ Every value is HMAC-SHA256 under the tenant's commitment key over a label, a NUL
 two kinds can be confused and none can be confirmed by a guess without the key.
 """
 
-import hashlib
 import hmac
 from collections.abc import Iterable
 
 from shomei_memory_verify.canonical import canonical_bytes
 
 from ..model import MemoryId, Pseudonym, TenantId, Tombstone
+
+
+def _leaf(stone: Tombstone) -> str:
+    """Return a tombstone in canonical form (RFC 8785): names in order, and nothing in a value to escape."""
+    return (
+        f'{{"cause":"{stone.cause.value}","erased_at":{stone.erased_at},'
+        f'"memory_id":"{stone.memory_id}","tombstone_id":"{stone.tombstone_id}"}}'
+    )
 
 
 class Commitments:
@@ -20,7 +27,7 @@ class Commitments:
         self._key = key
 
     def _mac(self, label: str, data: bytes) -> str:
-        return hmac.new(self._key, label.encode() + b"\0" + data, hashlib.sha256).hexdigest()
+        return hmac.digest(self._key, label.encode() + b"\0" + data, "sha256").hex()
 
     def tenant(self, tenant_id: TenantId) -> str:
         """Return the tenant's name in receipts."""
@@ -78,15 +85,5 @@ class Commitments:
 
     def closed_set(self, tenant_hash: str, subject: Pseudonym, stones: Iterable[Tombstone]) -> str:
         """Return the commitment to all tombstones of a subject; an auditor with the key recomputes it."""
-        leaves = sorted(
-            canonical_bytes(
-                {
-                    "memory_id": stone.memory_id,
-                    "tombstone_id": stone.tombstone_id,
-                    "erased_at": stone.erased_at,
-                    "cause": stone.cause.value,
-                }
-            ).decode()
-            for stone in stones
-        )
+        leaves = sorted(map(_leaf, stones))
         return "hmac-sha256:" + self._mac("closed-set-v1", canonical_bytes([tenant_hash, subject, leaves]))

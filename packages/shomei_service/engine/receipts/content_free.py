@@ -33,8 +33,8 @@ GENERIC: Final = frozenset({"GENERIC"})
 
 
 def _form(pattern: str) -> Rule:
-    compiled = re.compile(pattern)
-    return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
+    matches = re.compile(pattern).fullmatch
+    return lambda value: isinstance(value, str) and matches(value) is not None
 
 
 def _one_of(*words: str) -> Rule:
@@ -159,7 +159,11 @@ def _is_object(value: object, rules: Mapping[str, Rule], *, complete: bool = Fal
     fields = cast("dict[str, object]", value)
     if complete and fields.keys() != rules.keys():
         return False
-    return all(name in rules and rules[name](item) for name, item in fields.items())
+    for name, item in fields.items():  # a loop, not all(): this runs for every field of every receipt
+        rule = rules.get(name)
+        if rule is None or not rule(item):
+            return False
+    return True
 
 
 def require_content_free(body: Mapping[str, Json], semantic_types: Collection[str] = GENERIC) -> None:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from sqlalchemy import delete, func, insert, select, update
 
 from ..model import ConsentAction, LawfulBasis, Life, MemoryId, Pseudonym
-from .bound import ANY, TENANT, among
+from .bound import TENANT, any_of, one_of
 from .governance_tables import consents
 from .records import record
 from .tables import memories, memory_purposes
 from .unit import Unit
 
 _DROP_PURPOSES = delete(memory_purposes).where(
-    memory_purposes.c.tenant_id == TENANT, memory_purposes.c.memory_id.in_(ANY)
+    memory_purposes.c.tenant_id == TENANT, one_of(memory_purposes.c.memory_id)
 )
 
 
@@ -108,12 +108,8 @@ def resting_on(unit: Unit, subject: Pseudonym, purpose: str) -> list[tuple[Memor
 
 def set_consented(unit: Unit, ids: Sequence[MemoryId], *, consented: bool) -> None:
     """Record whether memories have the consent they rest on."""
-    for start in range(0, len(ids), 500):
-        unit.connection.execute(
-            update(memories)
-            .where(memories.c.tenant_id == unit.tenant, memories.c.memory_id.in_(ids[start : start + 500]))
-            .values(consented=consented)
-        )
+    of_these = update(memories).where(memories.c.tenant_id == TENANT, one_of(memories.c.memory_id))
+    unit.connection.execute(of_these.values(consented=consented), any_of(unit, ids))
 
 
 def set_unrecorded(unit: Unit, *, consented: bool) -> None:
@@ -131,8 +127,7 @@ def set_unrecorded(unit: Unit, *, consented: bool) -> None:
 
 def drop_purposes(unit: Unit, ids: Sequence[MemoryId]) -> None:
     """Forget what erased memories were for."""
-    for chunk in among(unit, ids):
-        unit.connection.execute(_DROP_PURPOSES, chunk)
+    unit.connection.execute(_DROP_PURPOSES, any_of(unit, ids))
 
 
 def for_purpose(unit: Unit, purpose: str) -> list[MemoryId]:

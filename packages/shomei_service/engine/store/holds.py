@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, RowMapping, insert, select, tuple_, union, update
 
 from ..model import Authority, Hold, HoldScope, MemoryId, Pseudonym, Release, TenantId
-from .bound import ANY, TENANT, among
+from .bound import TENANT, any_of, one_of
 from .governance_tables import holds
 from .records import record
 from .tables import memory_subjects
@@ -14,10 +14,10 @@ from .unit import Unit
 
 _OPEN = (holds.c.tenant_id == TENANT, holds.c.released_at.is_(None))
 _HELD = union(
-    select(holds.c.memory_id).where(*_OPEN, holds.c.memory_id.in_(ANY)),
+    select(holds.c.memory_id).where(*_OPEN, one_of(holds.c.memory_id)),
     select(memory_subjects.c.memory_id)
     .join(holds, holds.c.subject == memory_subjects.c.subject)
-    .where(*_OPEN, memory_subjects.c.tenant_id == TENANT, memory_subjects.c.memory_id.in_(ANY)),
+    .where(*_OPEN, memory_subjects.c.tenant_id == TENANT, one_of(memory_subjects.c.memory_id)),
 )
 
 
@@ -104,10 +104,8 @@ def release(unit: Unit, hold_id: str, code: Release, *, by: str, at: int) -> Non
 
 def held_among(unit: Unit, ids: Sequence[MemoryId]) -> frozenset[MemoryId]:
     """Return those of the memories that an open hold covers, by themselves or by any of their subjects."""
-    held: set[MemoryId] = set()
-    for chunk in among(unit, ids):
-        held |= {MemoryId(value) for value in unit.connection.execute(_HELD, chunk).scalars()}
-    return frozenset(held)
+    held = unit.connection.execute(_HELD, any_of(unit, ids)).scalars()
+    return frozenset(MemoryId(value) for value in held)
 
 
 def is_subject_held(unit: Unit, subjects: Sequence[Pseudonym]) -> bool:

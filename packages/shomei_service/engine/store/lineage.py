@@ -3,30 +3,40 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
 from ..model import ArtifactKind, EdgeKind, MemoryId, Pseudonym
-from .bound import ANY, TENANT, WANTED, among, within
+from .bound import TENANT, WANTED, any_of, one_of, within
 from .governance_tables import artifacts, edges
 from .records import record
 from .tables import memory_subjects
 from .unit import Unit
 
 _DERIVED = (edges.c.tenant_id == TENANT, edges.c.kind == EdgeKind.DERIVED_FROM)
-_MADE_FROM = select(edges.c.derived_id).where(*_DERIVED, edges.c.source_id.in_(ANY))
+_MADE_FROM = select(edges.c.derived_id).where(*_DERIVED, one_of(edges.c.source_id))
 _SOURCES = select(edges.c.source_id).where(*_DERIVED, edges.c.derived_id == WANTED)
 _SUBJECTS = select(memory_subjects.c.subject).where(
-    memory_subjects.c.tenant_id == TENANT, memory_subjects.c.memory_id.in_(ANY)
+    memory_subjects.c.tenant_id == TENANT, one_of(memory_subjects.c.memory_id)
 )
 _FIRST_BELOW = (
     select(edges.c.derived_id.label("id"))
-    .where(*_DERIVED, edges.c.source_id.in_(ANY))
+    .where(*_DERIVED, one_of(edges.c.source_id))
     .cte("below", recursive=True)
 )
 _BELOW = _FIRST_BELOW.union(
     select(edges.c.derived_id).join(_FIRST_BELOW, edges.c.source_id == _FIRST_BELOW.c.id).where(*_DERIVED)
 )
 _CLOSURE = select(_BELOW.c.id)
+_ASK = (
+    update(artifacts)
+    .where(
+        artifacts.c.tenant_id == TENANT,
+        one_of(artifacts.c.artifact_id),
+        artifacts.c.erasure_requested_at.is_(None),
+    )
+    .values(erasure_requested_at=bindparam("at"))
+    .returning(artifacts.c.artifact_id, artifacts.c.acknowledged_at)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +73,8 @@ def put_subjects(unit: Unit, subjects: Mapping[MemoryId, Sequence[Pseudonym]]) -
 
 def subjects_of(unit: Unit, ids: Sequence[str]) -> frozenset[Pseudonym]:
     """Return everyone the memories are about, sources' subjects included."""
-    found: set[Pseudonym] = set()
-    for chunk in among(unit, ids):
-        found |= {Pseudonym(value) for value in unit.connection.execute(_SUBJECTS, chunk).scalars()}
-    return frozenset(found)
+    found = unit.connection.execute(_SUBJECTS, any_of(unit, ids)).scalars()
+    return frozenset(Pseudonym(value) for value in found)
 
 
 def about(unit: Unit, subject: Pseudonym) -> list[MemoryId]:
@@ -101,17 +109,12 @@ def sources_of(unit: Unit, derived_id: str) -> list[str]:
 
 def made_from(unit: Unit, ids: Sequence[str]) -> list[str]:
     """Return what was made directly from any of these."""
-    found: set[str] = set()
-    for chunk in among(unit, ids):
-        found |= set(unit.connection.execute(_MADE_FROM, chunk).scalars())
-    return sorted(found)
+    return sorted(set(unit.connection.execute(_MADE_FROM, any_of(unit, ids)).scalars()))
 
 
 def closure(unit: Unit, ids: Sequence[str]) -> list[str]:
     """Return everything made from these, transitively: memories and artifacts, not themselves."""
-    found: set[str] = set()
-    for chunk in among(unit, ids):
-        found |= set(unit.connection.execute(_CLOSURE, chunk).scalars())
+    found = set(unit.connection.execute(_CLOSURE, any_of(unit, ids)).scalars())
     return sorted(found - set(ids))
 
 
@@ -166,20 +169,8 @@ def find_artifact(unit: Unit, artifact_id: str) -> Artifact | None:
 
 def request_erasure(unit: Unit, ids: Sequence[str], *, at: int) -> list[tuple[str, int | None]]:
     """Ask the owners of artifacts to erase them; return the newly asked, each with when it had answered."""
-    asked: list[tuple[str, int | None]] = []
-    for start in range(0, len(ids), 500):
-        done = unit.connection.execute(
-            update(artifacts)
-            .where(
-                artifacts.c.tenant_id == unit.tenant,
-                artifacts.c.artifact_id.in_(ids[start : start + 500]),
-                artifacts.c.erasure_requested_at.is_(None),
-            )
-            .values(erasure_requested_at=at)
-            .returning(artifacts.c.artifact_id, artifacts.c.acknowledged_at)
-        )
-        asked += [(row[0], row[1]) for row in done]
-    return sorted(asked)
+    done = unit.connection.execute(_ASK, any_of(unit, ids) | {"at": at})
+    return sorted((row[0], row[1]) for row in done)
 
 
 def acknowledge(unit: Unit, artifact_id: str, *, at: int) -> None:

@@ -1,16 +1,17 @@
 """Rows of memories: sealed content beside content-free columns."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 from sqlalchemy import (
     Connection,
+    Row,
     RowMapping,
     Select,
     bindparam,
     delete,
     func,
     insert,
-    literal,
     select,
     update,
 )
@@ -23,15 +24,17 @@ from ..model import (
     MemoryRow,
     ObligationState,
     Pseudonym,
+    RowFacts,
     SourceKind,
     TenantId,
 )
-from .bound import ANY, AT_ONCE, TENANT, WANTED, among, within
+from .bound import TENANT, WANTED, any_of, one_of, within
 from .governance_tables import obligations
 from .records import record
 from .tables import memories
 from .unit import Unit
 
+_ADDRESSES_AT_ONCE = 500  # bound parameters in one statement; SQLite's old default allows 999
 _COLUMNS = [
     memories.c.memory_id,
     memories.c.address,
@@ -51,18 +54,16 @@ _COLUMNS = [
     memories.c.consented,
 ]
 
-# For erasing, which needs no plaintext: what is sealed is not read.
-_CLEAR_COLUMNS = [
-    literal(b"").label(column.name) if column.name.startswith("sealed_") else column for column in _COLUMNS
-]
+_LIVES = {life.value: life for life in Life}
+_FACTS = [memories.c[field.name] for field in fields(RowFacts)]
 
 _MINE = memories.c.tenant_id == TENANT
 _FIND = select(*_COLUMNS).where(_MINE, memories.c.memory_id == WANTED)
 _LOCK = _FIND.with_for_update()
-_LOCK_ALL = select(*_CLEAR_COLUMNS).where(_MINE, memories.c.memory_id.in_(ANY)).with_for_update()
-_LIVE = select(*_COLUMNS).where(_MINE, memories.c.memory_id.in_(ANY), memories.c.life == Life.LIVE)
+_LOCK_ALL = select(*_FACTS).where(_MINE, one_of(memories.c.memory_id)).with_for_update()
+_LIVE = select(*_COLUMNS).where(_MINE, one_of(memories.c.memory_id), memories.c.life == Life.LIVE)
 _OF_INTENT = (
-    select(*_CLEAR_COLUMNS)
+    select(*_FACTS)
     .where(_MINE, memories.c.intent_id == WANTED)
     .order_by(memories.c.address)
     .limit(bindparam("most"))
@@ -74,10 +75,10 @@ _LEAVES = (
 )
 _MARK = (
     update(memories)
-    .where(_MINE, memories.c.memory_id.in_(ANY))
+    .where(_MINE, one_of(memories.c.memory_id))
     .values(life=Life.ERASING, intent_id=bindparam("intent"))
 )
-_REMOVE = delete(memories).where(_MINE, memories.c.memory_id.in_(ANY))
+_REMOVE = delete(memories).where(_MINE, one_of(memories.c.memory_id))
 
 
 def _row(row: RowMapping) -> MemoryRow:
@@ -87,6 +88,18 @@ def _row(row: RowMapping) -> MemoryRow:
         life=Life(row["life"]),
         lawful_basis=LawfulBasis(row["lawful_basis"]),
         source_kind=SourceKind(row["source_kind"]),
+    )
+
+
+def _facts(row: Row[MemoryId, int, str, Pseudonym | None, str | None, int]) -> RowFacts:
+    memory_id, address, life, subject, intent_id, grounds = row
+    return RowFacts(
+        memory_id=memory_id,
+        address=address,
+        life=_LIVES[life],
+        subject=subject,
+        intent_id=intent_id,
+        grounds=grounds,
     )
 
 
@@ -116,19 +129,14 @@ def lock(unit: Unit, memory_id: str) -> MemoryRow | None:
 
 def live(unit: Unit, ids: Sequence[MemoryId]) -> dict[MemoryId, MemoryRow]:
     """Return those of the ids that are live, by id."""
-    found: dict[MemoryId, MemoryRow] = {}
-    for chunk in among(unit, ids):
-        found |= {row["memory_id"]: _row(row) for row in unit.connection.execute(_LIVE, chunk).mappings()}
-    return found
+    found = unit.connection.execute(_LIVE, any_of(unit, ids)).mappings()
+    return {row["memory_id"]: _row(row) for row in found}
 
 
 def with_life(unit: Unit, ids: Sequence[MemoryId], life: Life) -> list[MemoryId]:
     """Return those of the ids that are at this point of their life."""
-    found: list[MemoryId] = []
-    query = select(memories.c.memory_id).where(_MINE, memories.c.memory_id.in_(ANY), memories.c.life == life)
-    for chunk in among(unit, ids):
-        found += [MemoryId(value) for value in unit.connection.execute(query, chunk).scalars()]
-    return found
+    query = select(memories.c.memory_id).where(_MINE, one_of(memories.c.memory_id), memories.c.life == life)
+    return [MemoryId(value) for value in unit.connection.execute(query, any_of(unit, ids)).scalars()]
 
 
 def activate(unit: Unit, memory_id: MemoryId, *, revision: int) -> None:
@@ -155,11 +163,9 @@ def page(
     return [_row(row) for row in unit.connection.execute(ordered).mappings()]
 
 
-def lock_all(unit: Unit, ids: Sequence[MemoryId]) -> list[MemoryRow]:
-    """Return the rows with these ids, locked and without what is sealed, in the order they were admitted."""
-    found: list[MemoryRow] = []
-    for chunk in among(unit, ids):
-        found += [_row(row) for row in unit.connection.execute(_LOCK_ALL, chunk).mappings()]
+def lock_all(unit: Unit, ids: Sequence[MemoryId]) -> list[RowFacts]:
+    """Return what is clear of the rows with these ids, locked, in the order they were admitted."""
+    found = [_facts(row) for row in unit.connection.execute(_LOCK_ALL, any_of(unit, ids))]
     return sorted(found, key=lambda row: row.address)
 
 
@@ -188,10 +194,10 @@ def expired(
     return [(TenantId(row[0]), MemoryId(row[1])) for row in connection.execute(query)]
 
 
-def of_intent(unit: Unit, intent_id: str, limit: int) -> list[MemoryRow]:
-    """Return rows that the intent is erasing, without what is sealed, in the order they were admitted."""
+def of_intent(unit: Unit, intent_id: str, limit: int) -> list[RowFacts]:
+    """Return what is clear of rows that the intent is erasing, in the order they were admitted."""
     wanted = within(unit, intent_id) | {"most": limit}
-    return [_row(row) for row in unit.connection.execute(_OF_INTENT, wanted).mappings()]
+    return [_facts(row) for row in unit.connection.execute(_OF_INTENT, wanted)]
 
 
 def leaves_of_intent(unit: Unit, intent_id: str) -> dict[MemoryId, int]:
@@ -201,14 +207,12 @@ def leaves_of_intent(unit: Unit, intent_id: str) -> dict[MemoryId, int]:
 
 def mark_erasing(unit: Unit, ids: Sequence[MemoryId], intent_id: str) -> None:
     """Take live rows out of recall for good; the first durable step of an erase."""
-    for chunk in among(unit, ids):
-        unit.connection.execute(_MARK, chunk | {"intent": intent_id})
+    unit.connection.execute(_MARK, any_of(unit, ids) | {"intent": intent_id})
 
 
 def remove(unit: Unit, ids: Sequence[MemoryId]) -> None:
     """Delete rows, sealed columns and all."""
-    for chunk in among(unit, ids):
-        unit.connection.execute(_REMOVE, chunk)
+    unit.connection.execute(_REMOVE, any_of(unit, ids))
 
 
 def changed_after(unit: Unit, revision: int) -> list[tuple[int, MemoryRow]]:
@@ -264,9 +268,9 @@ def with_semantic_type(unit: Unit, semantic_ref: str) -> list[MemoryId]:
 def at_addresses(connection: Connection, addresses: Sequence[int]) -> list[tuple[TenantId, MemoryRow]]:
     """Return rows of any tenant by leaf address; recovery asks, before the port opens."""
     found: list[tuple[TenantId, MemoryRow]] = []
-    for start in range(0, len(addresses), AT_ONCE):
+    for start in range(0, len(addresses), _ADDRESSES_AT_ONCE):
         query = select(memories.c.tenant_id, *_COLUMNS).where(
-            memories.c.address.in_(addresses[start : start + AT_ONCE])
+            memories.c.address.in_(addresses[start : start + _ADDRESSES_AT_ONCE])
         )
         for row in connection.execute(query).mappings():
             tenant = TenantId(row["tenant_id"])

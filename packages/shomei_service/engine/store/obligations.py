@@ -15,7 +15,7 @@ from ..model import (
     Pseudonym,
     TenantId,
 )
-from .bound import ANY, TENANT, WANTED, among, within
+from .bound import TENANT, WANTED, any_of, one_of, within
 from .governance_tables import artifacts as artifact_table
 from .governance_tables import deferrals, obligations, request_artifacts, requests
 from .records import record
@@ -25,18 +25,19 @@ _OPEN_FOR = select(obligations).where(
     obligations.c.tenant_id == TENANT,
     obligations.c.state == ObligationState.OPEN,
     obligations.c.kind.in_(bindparam("kinds", expanding=True)),
-    obligations.c.memory_id.in_(ANY),
+    one_of(obligations.c.memory_id),
 )
+_THESE = update(obligations).where(obligations.c.tenant_id == TENANT, one_of(obligations.c.obligation_id))
 _WAITING = (
     select(
         deferrals.c.request_id,
         func.count(),
         func.sum(func.cast(deferrals.c.is_derived, requests.c.erased_count.type)),
     )
-    .where(deferrals.c.tenant_id == TENANT, deferrals.c.memory_id.in_(ANY))
+    .where(deferrals.c.tenant_id == TENANT, one_of(deferrals.c.memory_id))
     .group_by(deferrals.c.request_id)
 )
-_WAITED = delete(deferrals).where(deferrals.c.tenant_id == TENANT, deferrals.c.memory_id.in_(ANY))
+_WAITED = delete(deferrals).where(deferrals.c.tenant_id == TENANT, one_of(deferrals.c.memory_id))
 _OWED_BY = (
     select(requests)
     .where(requests.c.tenant_id == TENANT, requests.c.owed_by == WANTED)
@@ -92,11 +93,8 @@ def open_for(
     unit: Unit, ids: Sequence[MemoryId], kinds: Sequence[ObligationKind]
 ) -> dict[MemoryId, Obligation]:
     """Return the open obligations of these kinds about these memories."""
-    found: dict[MemoryId, Obligation] = {}
-    for chunk in among(unit, ids):
-        for row in unit.connection.execute(_OPEN_FOR, chunk | {"kinds": kinds}).mappings():
-            found[row["memory_id"]] = _obligation(row)
-    return found
+    found = unit.connection.execute(_OPEN_FOR, any_of(unit, ids) | {"kinds": kinds}).mappings()
+    return {row["memory_id"]: _obligation(row) for row in found}
 
 
 def page(unit: Unit, after: str | None, limit: int) -> list[Obligation]:
@@ -138,29 +136,15 @@ def of_artifact(unit: Unit, artifact_id: str) -> list[Obligation]:
 
 def end(unit: Unit, ids: Sequence[str], state: ObligationState, *, at: int) -> None:
     """Record how obligations ended."""
-    for start in range(0, len(ids), 500):
-        unit.connection.execute(
-            update(obligations)
-            .where(
-                obligations.c.tenant_id == unit.tenant,
-                obligations.c.obligation_id.in_(ids[start : start + 500]),
-                obligations.c.state == ObligationState.OPEN,
-            )
-            .values(state=state, ended_at=at)
-        )
+    unit.connection.execute(
+        _THESE.where(obligations.c.state == ObligationState.OPEN).values(state=state, ended_at=at),
+        any_of(unit, ids),
+    )
 
 
 def set_cause(unit: Unit, ids: Sequence[str], cause: Cause) -> None:
     """Record what erasures are owed for now."""
-    for start in range(0, len(ids), 500):
-        unit.connection.execute(
-            update(obligations)
-            .where(
-                obligations.c.tenant_id == unit.tenant,
-                obligations.c.obligation_id.in_(ids[start : start + 500]),
-            )
-            .values(cause=cause)
-        )
+    unit.connection.execute(_THESE.values(cause=cause), any_of(unit, ids))
 
 
 def due(connection: Connection, kind: ObligationKind, now: int) -> list[tuple[TenantId, Obligation]]:
@@ -206,13 +190,10 @@ def defer(unit: Unit, request_id: str, ids: Sequence[tuple[MemoryId, bool]]) -> 
 
 def waiting_for(unit: Unit, ids: Sequence[MemoryId]) -> list[str]:
     """Return the requests that wait for any of these memories."""
-    found: set[str] = set()
-    for start in range(0, len(ids), 500):
-        query = select(deferrals.c.request_id).where(
-            deferrals.c.tenant_id == unit.tenant, deferrals.c.memory_id.in_(ids[start : start + 500])
-        )
-        found |= set(unit.connection.execute(query).scalars())
-    return sorted(found)
+    query = select(deferrals.c.request_id).where(
+        deferrals.c.tenant_id == TENANT, one_of(deferrals.c.memory_id)
+    )
+    return sorted(set(unit.connection.execute(query, any_of(unit, ids)).scalars()))
 
 
 def deferred_unowed(connection: Connection) -> list[tuple[TenantId, MemoryId]]:
@@ -250,10 +231,9 @@ def count_erased(unit: Unit, request_id: str, erased: int, derived: int, *, owed
 
 def discharge(unit: Unit, ids: Sequence[MemoryId], intent_id: str) -> None:
     """Count erased memories for every request that waited for them."""
-    for chunk in among(unit, ids):
-        for request_id, erased, derived in unit.connection.execute(_WAITING, chunk).all():
-            count_erased(unit, request_id, erased, int(derived), owed_by=intent_id)
-        unit.connection.execute(_WAITED, chunk)
+    for request_id, erased, derived in unit.connection.execute(_WAITING, any_of(unit, ids)).all():
+        count_erased(unit, request_id, erased, int(derived), owed_by=intent_id)
+    unit.connection.execute(_WAITED, any_of(unit, ids))
 
 
 def owed_by(unit: Unit, intent_id: str) -> list[Request]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import insert, select
 
 from ..model import Attested, JsonObject
-from .bound import ANY, TENANT, among
+from .bound import TENANT, any_of, one_of
 from .records import record
 from .tables import receipts
 from .unit import Unit
@@ -29,7 +29,7 @@ class ReceiptRow:
 
 
 _COLUMNS = [column for column in receipts.c if column.name != "tenant_id"]
-_OF_HASHES = select(*_COLUMNS).where(receipts.c.tenant_id == TENANT, receipts.c.receipt_hash.in_(ANY))
+_OF_HASHES = select(*_COLUMNS).where(receipts.c.tenant_id == TENANT, one_of(receipts.c.receipt_hash))
 
 
 def put(unit: Unit, rows: Sequence[ReceiptRow]) -> None:
@@ -73,13 +73,8 @@ def hash_of_memory(unit: Unit, memory_id: str) -> str | None:
 
 def of_hashes(unit: Unit, hashes: Iterable[str]) -> dict[str, Attested]:
     """Return these receipts as they were attested, by hash."""
-    found: dict[str, Attested] = {}
-    for chunk in among(unit, sorted(hashes)):
-        found |= {
-            row["receipt_hash"]: attested(record(ReceiptRow, row))
-            for row in unit.connection.execute(_OF_HASHES, chunk).mappings()
-        }
-    return found
+    found = unit.connection.execute(_OF_HASHES, any_of(unit, sorted(hashes))).mappings()
+    return {row["receipt_hash"]: attested(record(ReceiptRow, row)) for row in found}
 
 
 def about(

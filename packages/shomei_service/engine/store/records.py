@@ -15,8 +15,12 @@ def record(kind: type[_Record], row: RowMapping, /, **closed: object) -> _Record
     Columns that the record does not know, such as the tenant of a query over all of them, are left out.
     """
     known = _fields_of(kind)
-    fields: dict[str, Any] = {name: value for name, value in row.items() if name in known}
-    return kind(**(fields | closed))
+    # Not row.items(), which looks each value up by its name again.
+    fields: dict[str, Any] = {
+        name: value for name, value in zip(row.keys(), row.values(), strict=True) if name in known
+    }
+    fields.update(closed)
+    return kind(**fields)
 
 
 @cache

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, delete, insert, select, tuple_, update
 
 from ..model import MemoryId
-from .bound import ANY, TENANT, among
+from .bound import TENANT, any_of, one_of
 from .governance_tables import replay_memories, replays
 from .records import record
 from .tables import api_keys
 from .unit import Unit
 
 _ABOUT = select(replay_memories.c.actor, replay_memories.c.route, replay_memories.c.key_hmac).where(
-    replay_memories.c.tenant_id == TENANT, replay_memories.c.memory_id.in_(ANY)
+    replay_memories.c.tenant_id == TENANT, one_of(replay_memories.c.memory_id)
 )
 _FORGET = (
     update(replays)
@@ -75,8 +75,7 @@ def put(unit: Unit, replay: Replay, about: Sequence[MemoryId]) -> None:
 
 def forget(unit: Unit, ids: Sequence[MemoryId]) -> None:
     """Drop the fingerprints of bodies that held the text of erased memories."""
-    for chunk in among(unit, ids):
-        unit.connection.execute(_FORGET, chunk)
+    unit.connection.execute(_FORGET, any_of(unit, ids))
 
 
 def drop_before(connection: Connection, at: int) -> None:

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from sqlalchemy import CTE, Select, cast, delete, func, insert, literal, select, text, union_all, update
 
 from ..model import EdgeKind, Ground, Life, MemoryId
-from .bound import ANY, TENANT, WANTED, among, within
+from .bound import TENANT, WANTED, any_of, one_of, within
 from .governance_tables import artifacts, edges, grounds
 from .tables import memories
 from .unit import Unit
 
 _MINE = grounds.c.tenant_id == TENANT
 _GROUNDS = select(grounds.c.code).where(_MINE, grounds.c.memory_id == WANTED)
-_DROP = delete(grounds).where(_MINE, grounds.c.memory_id.in_(ANY))
+_DROP = delete(grounds).where(_MINE, one_of(grounds.c.memory_id))
 
 
 def grounds_of(unit: Unit, memory_id: str) -> frozenset[Ground]:
@@ -41,8 +41,7 @@ def lift(unit: Unit, memory_id: MemoryId, lifted: Sequence[Ground]) -> None:
 
 def drop(unit: Unit, ids: Sequence[MemoryId]) -> None:
     """Forget the grounds of memories that are erased."""
-    for chunk in among(unit, ids):
-        unit.connection.execute(_DROP, chunk)
+    unit.connection.execute(_DROP, any_of(unit, ids))
 
 
 def _count(unit: Unit, memory_id: MemoryId) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import RowMapping, insert, select, update
+from sqlalchemy import RowMapping, func, insert, select, update
 
 from ..model import Cause, MemoryId, Pseudonym, Tombstone
 from .bound import TENANT, WANTED, within
@@ -12,6 +12,17 @@ from .unit import Store, Unit
 
 _COLUMNS = [column for column in tombstones.c if column.name != "tenant_id"]
 _OF_MEMORY = select(*_COLUMNS).where(tombstones.c.tenant_id == TENANT, tombstones.c.memory_id == WANTED)
+
+_COUNT_ABOUT = (
+    select(func.count())
+    .select_from(tombstones)
+    .join(
+        memory_subjects,
+        (memory_subjects.c.tenant_id == tombstones.c.tenant_id)
+        & (memory_subjects.c.memory_id == tombstones.c.memory_id),
+    )
+    .where(tombstones.c.tenant_id == TENANT, memory_subjects.c.subject == WANTED)
+)
 
 
 def _tombstone(row: RowMapping) -> Tombstone:
@@ -63,7 +74,7 @@ def page(unit: Unit, subject: Pseudonym | None, after: str, limit: int) -> list[
 
 def count_about(unit: Unit, subject: Pseudonym) -> int:
     """Return how many memories about the subject have been erased so far."""
-    return len(about(unit, subject))
+    return unit.connection.execute(_COUNT_ABOUT, within(unit, subject)).scalar_one()
 
 
 def mark_purged(store: Store, erased_before: Sequence[MemoryId]) -> None:

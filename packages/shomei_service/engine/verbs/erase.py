@@ -5,7 +5,7 @@ from dataclasses import replace
 from .. import deferral, disposal, policy, retries
 from ..disposal import Disposed
 from ..errors import NotFound
-from ..model import Basis, Caller, Cause, Erased, JsonObject, MemoryId, MemoryRow, Scope
+from ..model import Basis, Caller, Cause, Erased, JsonObject, MemoryId, RowFacts, Scope
 from ..parts import Engine
 from ..receipts.bodies import Schema
 from ..store import holds, lineage, memories, restrictions
@@ -81,7 +81,7 @@ def _of(disposed: Disposed, memory_id: str) -> Erased:
     raise NotFound("no such memory")
 
 
-def _intend_derived(engine: Engine, unit: Unit, row: MemoryRow, intent: Intent) -> list[MemoryId]:
+def _intend_derived(engine: Engine, unit: Unit, row: RowFacts, intent: Intent) -> list[MemoryId]:
     """Begin the erasure of what was made from the memory; held ones stay, out of recall, and are owed.
 
     What its subject wants kept stays too, unless the basis says otherwise, out of recall with its source.

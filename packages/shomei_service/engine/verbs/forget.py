@@ -16,8 +16,8 @@ from ..model import (
     JsonObject,
     Life,
     MemoryId,
-    MemoryRow,
     Pseudonym,
+    RowFacts,
     Scope,
 )
 from ..parts import Engine
@@ -32,9 +32,9 @@ class _Matched:
     """What one forget found and what it may do about it."""
 
     subject: Pseudonym
-    going: list[MemoryRow]
-    held: list[MemoryRow]
-    leaving: list[MemoryRow]
+    going: list[RowFacts]
+    held: list[RowFacts]
+    leaving: list[RowFacts]
     artifacts: list[str]
     already_erased: int
 
