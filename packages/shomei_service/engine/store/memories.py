@@ -96,7 +96,7 @@ def _facts(row: Row[MemoryId, int, str, Pseudonym | None, str | None, int]) -> R
     return RowFacts(
         memory_id=memory_id,
         address=address,
-        life=_LIVES[life],
+        life=_LIVES.get(life, Life.LIVE),  # a damaged word keeps nobody from erasing the row
         subject=subject,
         intent_id=intent_id,
         grounds=grounds,
