@@ -11,7 +11,7 @@ from shomei_service.api import openapi
 from shomei_service.api.errors import STATUS
 from shomei_service.api.exchange import AnyOperation
 from shomei_service.api.routes import OPERATIONS
-from shomei_service.api.schemas import Nothing
+from shomei_service.api.shapes import Nothing
 from tests.api.house import House
 
 quick = settings(

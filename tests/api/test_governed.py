@@ -15,7 +15,7 @@ from sqlalchemy import event
 
 from shomei_service.api.bodies import SINGLE
 from shomei_service.api.routes import OPERATIONS
-from shomei_service.api.schemas import Nothing
+from shomei_service.api.shapes import Nothing
 from shomei_service.engine import failpoints
 from shomei_service.engine.errors import Blocked
 from shomei_service.engine.model import Basis, DisclosureGround, Ground

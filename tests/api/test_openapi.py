@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from shomei_service.api import openapi
 from shomei_service.api.errors import STATUS
 from shomei_service.api.routes import OPERATIONS
-from shomei_service.api.schemas import Nothing
+from shomei_service.api.shapes import Nothing
 from tests.api.house import UNKNOWN, House, Live
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "spec" / "openapi.json"

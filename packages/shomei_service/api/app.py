@@ -97,12 +97,11 @@ async def _no_route(request: Request, _error: Exception) -> Response:
 async def _no_method(request: Request, _error: Exception) -> Response:
     refused = _response(errors.refuse(_NO_METHOD, _request_id(request)))
     app = cast(FastAPI, request.app)
-    offered = {
-        method
-        for route in app.routes
-        if isinstance(route, Door) and route.matches(request.scope)[0] is not Match.NONE
-        for method in route.offered
-    }
+    doors = [route for route in app.routes if isinstance(route, Door)]
+    met = [door for door in doors if door.matches(request.scope)[0] is not Match.NONE]
+    # A path without a parameter is the more exact one: OpenAPI 3.1 §4.8.8.
+    exact = [door for door in met if "{" not in door.path] or met
+    offered = {method for door in exact for method in door.offered}
     refused.headers["allow"] = ", ".join(sorted(offered))
     return refused
 

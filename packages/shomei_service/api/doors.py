@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from . import openapi
 from .exchange import AnyOperation, Exchange
 from .retries import REPEATABLE
-from .schemas import Nothing
+from .shapes import Nothing
 
 _KEY: Final = Security(HTTPBearer(scheme_name="key", auto_error=False))
 _CALL: Final = Parameter(

@@ -20,7 +20,7 @@ from .lanes import Lane, Lanes
 from .metrics import Meters
 from .rates import Rates
 from .replies import Reply, Streamed, reply
-from .schemas import Nothing, Shape
+from .shapes import Nothing, Shape
 from .streams import Stream
 
 B = TypeVar("B", bound=Shape)

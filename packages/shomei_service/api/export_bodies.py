@@ -6,7 +6,8 @@ from pydantic import Field, StringConstraints
 
 from ..engine import limits
 from ..engine.model import Redaction
-from .schemas import CODE_WORD, Code, Shape, Subject
+from .schemas import CODE_WORD, Code, Subject
+from .shapes import Shape
 
 
 class RedactionBody(Shape):

@@ -13,7 +13,7 @@ from .answers import ErrorAnswer
 from .errors import STATUS
 from .exchange import AnyOperation
 from .retries import REPEATABLE
-from .schemas import Nothing
+from .shapes import Nothing
 
 PATH: Final = "/openapi.json"
 

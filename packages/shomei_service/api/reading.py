@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from . import bodies
 from .bodies import Allowance
 from .errors import Malformed, Problem, malformed
-from .schemas import Shape
+from .shapes import Shape
 
 S = TypeVar("S", bound=Shape)
 

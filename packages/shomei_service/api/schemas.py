@@ -1,13 +1,10 @@
 """What requests look like: bodies and queries as typed, stripped, closed models. CONTRACT.md §1."""
 
-from collections.abc import Mapping
 from typing import Annotated, Final, Literal, cast
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainValidator,
     StringConstraints,
@@ -29,6 +26,7 @@ from ..engine.model import (
     LawfulBasis,
     Release,
 )
+from .shapes import Shape
 
 _CODE: Final = r"^[a-z0-9_]{1,64}$"
 _SOURCES: Final = 100
@@ -105,28 +103,6 @@ Count = Annotated[int, Field(ge=1, le=limits.SEARCH_RESULTS), BeforeValidator(_w
 Rows = Annotated[int, Field(ge=1, le=limits.PAGE_ROWS), BeforeValidator(_whole)]
 Neighbours = Annotated[int, Field(ge=0, le=limits.LINEAGE_NODES), BeforeValidator(_whole)]
 Cursor = Annotated[str, StringConstraints(min_length=1, max_length=_CURSOR_CHARACTERS)]
-
-
-class Shape(BaseModel):
-    """A closed set of fields; null is the same as absent, and strings lose their outer white space."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, str_strip_whitespace=True, hide_input_in_errors=True
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _null_is_absent(cls, value: object) -> object:
-        if not isinstance(value, Mapping):
-            return value
-        fields = cast(Mapping[str, object], value)
-        return {
-            name: item for name, item in fields.items() if item is not None or name not in cls.model_fields
-        }
-
-
-class Nothing(Shape):
-    """What a route reads that takes no body, or no query parameters."""
 
 
 class NewMemoryBody(Shape):

@@ -8,7 +8,8 @@ from ..answers import possible_proof
 from ..exchange import Ask, Operation
 from ..governed_answers import ConsentAnswer, ConsentsAnswer
 from ..lanes import Lane
-from ..schemas import ConsentBody, Nothing, SubjectQuery
+from ..schemas import ConsentBody, SubjectQuery
+from ..shapes import Nothing
 
 
 def record_consent(ask: Ask[ConsentBody, Nothing]) -> ConsentAnswer:

@@ -10,7 +10,8 @@ from ..answers import possible_proof, proof
 from ..exchange import Ask, Operation
 from ..governed_answers import DiscloseAnswer, RestrictAnswer, UpdateAnswer, UpdatedMemory
 from ..lanes import Lane
-from ..schemas import DiscloseBody, LiftQuery, Nothing, RestrictBody, UpdateBody
+from ..schemas import DiscloseBody, LiftQuery, RestrictBody, UpdateBody
+from ..shapes import Nothing
 from .memories import written
 
 _MEMORY: Final = "/v1/memories/{memory_id}"

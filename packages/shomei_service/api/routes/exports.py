@@ -10,7 +10,7 @@ from ..export_bodies import ExportBody, ExportQuery
 from ..forms import JSON, ZIP
 from ..lanes import Lane
 from ..replies import Streamed
-from ..schemas import Nothing
+from ..shapes import Nothing
 
 
 def export_subject(ask: Ask[ExportBody, Nothing]) -> Streamed:

@@ -18,7 +18,8 @@ from ..governed_answers import (
     ReleaseAnswer,
 )
 from ..lanes import Lane
-from ..schemas import HoldBody, HoldsQuery, Nothing, ObligationsQuery, ReleaseQuery
+from ..schemas import HoldBody, HoldsQuery, ObligationsQuery, ReleaseQuery
+from ..shapes import Nothing
 
 
 def place_hold(ask: Ask[HoldBody, Nothing]) -> HoldAnswer:

@@ -19,7 +19,8 @@ from ..governed_answers import (
     NeighborsAnswer,
 )
 from ..lanes import Lane
-from ..schemas import ArtifactBody, LineageQuery, Nothing
+from ..schemas import ArtifactBody, LineageQuery
+from ..shapes import Nothing
 
 _LINEAGE: Final = "/v1/memories/{memory_id}/lineage"
 

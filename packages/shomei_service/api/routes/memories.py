@@ -9,7 +9,8 @@ from ..answers import AddAnswer, AddedMemory, DeleteAnswer, Memory, PageAnswer, 
 from ..bodies import BATCH
 from ..exchange import Ask, Operation
 from ..lanes import Lane
-from ..schemas import BatchBody, DeleteQuery, NewMemoryBody, Nothing, PageQuery
+from ..schemas import BatchBody, DeleteQuery, NewMemoryBody, PageQuery
+from ..shapes import Nothing
 
 _DELETED: Final = "memory deleted (governed crypto-erasure)"
 

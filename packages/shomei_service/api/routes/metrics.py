@@ -6,7 +6,7 @@ from ...engine.model import Scope
 from ..exchange import Ask, Operation
 from ..lanes import Lane
 from ..replies import Reply
-from ..schemas import Nothing
+from ..shapes import Nothing
 
 
 def metrics(ask: Ask[Nothing, Nothing]) -> Reply:

@@ -19,7 +19,8 @@ from ..governed_answers import (
 )
 from ..lanes import Lane
 from ..replies import Streamed, streamed_lines
-from ..schemas import AuditQuery, LogQuery, Nothing, TombstoneQuery
+from ..schemas import AuditQuery, LogQuery, TombstoneQuery
+from ..shapes import Nothing
 
 
 def list_receipts(ask: Ask[Nothing, LogQuery]) -> ReceiptsAnswer:

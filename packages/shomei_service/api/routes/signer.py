@@ -7,7 +7,7 @@ from ...engine.model import Scope
 from ..answers import SignerAnswer
 from ..exchange import Ask, Operation
 from ..lanes import Lane
-from ..schemas import Nothing
+from ..shapes import Nothing
 
 
 def show_signer(ask: Ask[Nothing, Nothing]) -> SignerAnswer:

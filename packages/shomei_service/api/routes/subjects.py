@@ -7,7 +7,8 @@ from ...engine.verbs import forget
 from ..answers import ErasureProof, ForgetAnswer
 from ..exchange import Ask, Operation
 from ..lanes import Lane
-from ..schemas import ForgetBody, Nothing
+from ..schemas import ForgetBody
+from ..shapes import Nothing
 
 _NOTE: Final = (
     "This covers the memories this store held for the subject at the stated time. It does not reach copies "
