@@ -41,6 +41,7 @@ class _OneOf(FunctionElement[bool]):
 
     inherit_cache = True
     type = Boolean()
+    _is_implicitly_boolean = True  # a condition as it is: "= 1" behind it would keep SQLite from its index
 
 
 @compiles(_OneOf, "sqlite")
