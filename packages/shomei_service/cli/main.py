@@ -25,6 +25,8 @@ COMMANDS: Final = {
     "signer": ("keys", "show who signs receipts"),
     "forget": ("subjects", "erase everything about a subject; shows the plan first"),
     "audit": ("subjects", "check the records against each other"),
+    "export": ("exports", "write everything about a person into a ZIP package"),
+    "import": ("imports", "take in JSON Lines, a package, a mem0 export or an MCP server-memory file"),
     "backup": ("backup", "copy the database, while it is in use; never custody"),
     "restore": ("restore", "put a backup in the database's place, and catch up"),
     "demo": ("demo", "run the main job against a running service, through the relay"),

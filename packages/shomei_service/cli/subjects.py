@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from . import exports
 from .opened import chosen_tenant, opened, operator
 
 
@@ -18,6 +19,16 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     recompute = actions.add_parser("recompute", help="recompute closures from tombstones and commitment key")
     recompute.add_argument("--tenant")
     recompute.set_defaults(run=run_recompute)
+    reads = actions.add_parser("reads", help="who has read what is about a person")
+    reads.add_argument("user_id", help="the subject, exactly as memories name it")
+    reads.add_argument("--all", action="store_true", help="every access on record, not the latest fifty")
+    reads.add_argument("--tenant")
+    reads.set_defaults(run=exports.run_reads)
+    key = actions.add_parser(
+        "commitment-key", help="show the key that an auditor recomputes commitments with"
+    )
+    key.add_argument("--tenant")
+    key.set_defaults(run=exports.run_commitment_key)
 
 
 def run_forget(parsed: argparse.Namespace) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from ..settings import read_settings
 from .opened import chosen_tenant, opened
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..engine.model import Policies
 
 _CODES = ("purposes", "semantic_types", "location_codes", "channel_codes", "policy_versions")
@@ -37,6 +39,14 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     change.add_argument("--withdrawal-days", type=int, metavar="DAYS")
     for name in _SWITCHES:
         change.add_argument(_flag(name), action=argparse.BooleanOptionalAction, default=None)
+    change.add_argument(
+        "--text",
+        action="append",
+        metavar="NAME=WORDS",
+        help="what an export says beside the data: controller, contact, purposes, retention, rights, "
+        "complaint, automated_decisions, processors, transfers, or the name of who holds a key (key_...); "
+        "no words: as before",
+    )
     change.set_defaults(run=run_set)
 
 
@@ -100,9 +110,16 @@ def run_set(parsed: argparse.Namespace) -> dict[str, Any]:
             changes["post_forget"] = PostForget(given["post_forget"])
         if "withdrawal" in given:
             changes["withdrawal"] = Withdrawal(given["withdrawal"])
+        if "text" in given:
+            changes["texts"] = _texts(tenant.policies.texts, given["text"])
         policies = replace(tenant.policies, **changes)
         access.set_policies(engine, tenant_id, policies)
     return _shown(policies)
+
+
+def _texts(before: "Mapping[str, str]", given: list[str]) -> dict[str, str]:
+    named = {name: words for name, _, words in (one.partition("=") for one in given)}
+    return {name: words for name, words in {**before, **named}.items() if words}
 
 
 def _flag(name: str) -> str:
@@ -112,4 +129,5 @@ def _flag(name: str) -> str:
 def _shown(policies: "Policies") -> dict[str, Any]:
     shown: dict[str, Any] = {name: " ".join(sorted(getattr(policies, name))) for name in _CODES}
     shown |= {"post_forget": policies.post_forget.value, "withdrawal": policies.withdrawal.value}
-    return shown | {name: getattr(policies, name) for name in ("withdrawal_days", *_SWITCHES)}
+    shown |= {name: getattr(policies, name) for name in ("withdrawal_days", *_SWITCHES)}
+    return shown | {f"text {name}": words for name, words in sorted(policies.texts.items())}

@@ -7,7 +7,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Final
 
-from ..custody import address
+from ..custody import address, sealing
 from ..errors import Invalid, NotFound, Unauthenticated
 from ..model import Caller, ExportText, Policies, Scope, Tenant, TenantId, new_id
 from ..parts import Engine
@@ -119,6 +119,14 @@ def set_policies(engine: Engine, tenant_id: TenantId, policies: Policies) -> Non
         tenants.get(unit)
         tenants.set_policies(unit, policies)
         consents.set_unrecorded(unit, consented=not policies.consent_required)
+
+
+def commitment_key(engine: Engine, tenant_id: TenantId) -> tuple[str, bytes]:
+    """Return the tenant's commitment key and its name, for an auditor. Raise NotFound for no such tenant."""
+    with engine.reading(tenant_id) as unit:
+        tenant = tenants.get(unit)
+    leaf = engine.custody.derive(address(tenant.number, 0))
+    return tenant.commit_key_id, sealing.commitment_key(leaf)
 
 
 def list_tenants(engine: Engine) -> list[Tenant]:
