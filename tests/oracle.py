@@ -13,10 +13,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+import psycopg
 import rfc8785
+from psycopg.rows import dict_row
 
 from shomei_memory_verify import verify_signed_receipt
 from shomei_service.engine.custody import address
@@ -32,6 +33,7 @@ _DESTROYING = {"shomei.vector_delete.v1", "shomei.reerase.v1", _UPDATE}
 _CLOSURE = "shomei.subject_closure.v1"
 _RESTART = "shomei.log_restart.v1"
 _OWED = "erase_on_hold_release"
+_SQLITE = "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,9 @@ class Records:
 
 def read(settings: Settings) -> Records:
     """Read both stores and the names of the key files."""
-    database, custody = settings.data / "shomei.db", settings.custody_store / "custody.db"
-    receipts = _rows(database, "SELECT * FROM receipts ORDER BY rowid")
+    database, custody = settings.database, settings.custody_database
+    place = "rowid" if database.startswith(_SQLITE) else "ctid"  # nothing is ever deleted from this table
+    receipts = _rows(database, f"SELECT * FROM receipts ORDER BY {place}")
     punctures = _rows(custody, "SELECT * FROM custody_puncture JOIN custody_epoch USING (epoch)")
     return Records(
         tenants={one["tenant_id"]: one for one in _rows(database, "SELECT * FROM tenants")},
@@ -82,8 +85,12 @@ def read(settings: Settings) -> Records:
     )
 
 
-def _rows(database: Path, query: str) -> list[Row]:
-    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+def _rows(url: str, query: str) -> list[Row]:
+    if not url.startswith(_SQLITE):
+        with psycopg.connect(url.replace("+psycopg", ""), row_factory=dict_row) as server:
+            server.execute("SELECT set_config('shomei.tenant', '*', false)")
+            return list(server.execute(query))
+    with closing(sqlite3.connect(f"file:{url.removeprefix(_SQLITE)}?mode=ro", uri=True)) as connection:
         connection.row_factory = sqlite3.Row
         return [dict(row) for row in connection.execute(query)]
 

@@ -8,8 +8,22 @@ import pytest
 from shomei_service.engine.model import NewMemory
 from tests.crash.places import quick_folder
 from tests.crash.runs import Server, Stored, stored
+from tests.engine.custody.postgres import Server as PostgreSQL
+from tests.engine.custody.postgres import programs
+from tests.engine.custody.postgres import server as run_server
 
 BULK = 1200  # rows of one subject: three completing transactions
+SMALL = [
+    NewMemory("a kettle of alice", "alice"),
+    NewMemory("a lamp of bob", "bob"),
+    NewMemory("a ladder of bob", "bob"),
+    NewMemory("a stone"),
+    NewMemory("a stick"),
+]
+GOVERNED = [
+    *(NewMemory(f"a {thing} of alice", "alice") for thing in ("kettle", "chair", "picture")),
+    NewMemory("a lamp of bob", "bob"),
+]
 
 
 @pytest.fixture(scope="session")
@@ -36,17 +50,39 @@ def below(place: Path, name: str) -> Path:
 @pytest.fixture(scope="session")
 def small(place: Path) -> Stored:
     """Five rows: one of alice, two of bob, two of nobody."""
-    news = [NewMemory("a kettle of alice", "alice"), NewMemory("a lamp of bob", "bob")]
-    news += [NewMemory("a ladder of bob", "bob"), NewMemory("a stone"), NewMemory("a stick")]
-    return stored(below(place, "small"), news)
+    return stored(below(place, "small"), SMALL)
 
 
 @pytest.fixture(scope="session")
 def governed(place: Path) -> Stored:
     """Three rows of alice, one of bob."""
-    texts = ["a kettle of alice", "a chair of alice", "a picture of alice"]
-    news = [*(NewMemory(text, "alice") for text in texts), NewMemory("a lamp of bob", "bob")]
-    return stored(below(place, "governed"), news)
+    return stored(below(place, "governed"), GOVERNED)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgreSQL]:
+    """A PostgreSQL server of our own."""
+    binaries = programs()
+    if binaries is None:
+        pytest.skip("must: there is no PostgreSQL on this machine")
+    with run_server(binaries) as running:
+        yield running
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgres"])
+def either_small(request: pytest.FixtureRequest, place: Path) -> Stored:
+    """What `small` is, on each database."""
+    if request.param == "sqlite":
+        return request.getfixturevalue("small")
+    return stored(below(place, "small_postgres"), SMALL, request.getfixturevalue("postgres"))
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgres"])
+def either_governed(request: pytest.FixtureRequest, place: Path) -> Stored:
+    """What `governed` is, on each database."""
+    if request.param == "sqlite":
+        return request.getfixturevalue("governed")
+    return stored(below(place, "governed_postgres"), GOVERNED, request.getfixturevalue("postgres"))
 
 
 @pytest.fixture(scope="session")

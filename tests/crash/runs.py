@@ -8,19 +8,25 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
+
+import psycopg
+import pytest
 
 from shomei_service.engine.model import NewMemory
 from shomei_service.engine.verbs.add import add_batch
 from tests import oracle
 from tests.crash.scenario import Order, Step
+from tests.engine.custody.postgres import Server as PostgreSQL
 from tests.fakes import Home, House, new_home
 
 Texts = dict[str, str]
 
 KILLED = -signal.SIGKILL
 ROOT = Path(__file__).parents[2]
+_NUMBERS = count(1)
 
 
 class Server:
@@ -48,6 +54,8 @@ class Server:
             said=str(folder / "said"),
             errors=str(folder / "stderr"),
             logs=self._logs,
+            database_url=home.settings.database_url,
+            custody_url=home.settings.custody_url,
         )
         Path(order.said).write_bytes(b"")
         assert self._process.stdin is not None
@@ -89,14 +97,25 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An installation that nobody has open, and the texts and subjects that are in it."""
+    """An installation that nobody has open, the texts and subjects in it, and the server it is on, if any."""
 
     home: Home
     rows: dict[str, tuple[str, str | None]]
+    server: PostgreSQL | None = None
 
     def copied(self, folder: Path) -> Home:
         """Return a copy of the whole installation in another folder."""
-        return copied(self.home, folder)
+        return self.again(self.home, folder)
+
+    def again(self, home: Home, folder: Path) -> Home:
+        """Return a copy of an installation that was copied from this one, and what it holds now."""
+        copy = copied(home, folder)
+        if self.server is None:
+            return copy
+        number = next(_NUMBERS)
+        urls = {"database_url": f"main_{number}", "custody_url": f"custody_{number}"}
+        new = {name: self.server.copied(getattr(home.settings, name), to) for name, to in urls.items()}
+        return replace(copy, settings=copy.settings.model_copy(update=new))
 
 
 def named(stored: Stored, text: str) -> str:
@@ -118,16 +137,32 @@ def snapshot(home: Home) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in files}
 
 
-def stored(folder: Path, news: list[NewMemory]) -> Stored:
-    """Make an installation that holds these memories."""
-    home = new_home(folder)
+def recovering(request: pytest.FixtureRequest, stored: Stored, passed: Iterable[str]) -> list[str]:
+    """Return at which points of an opening it is to die; on a server, by default, only at some of them."""
+    points = sorted(passed)
+    is_all = stored.server is None or request.config.getoption("--deep")
+    return points if is_all else points[:: max(1, len(points) // 3)]
+
+
+def lapse(home: Home) -> None:
+    """Let the time pass after which another process takes over what a dead one had begun."""
+    if home.settings.database_url is not None:
+        with psycopg.connect(home.settings.database_url.replace("+psycopg", "")) as connection:
+            connection.execute("UPDATE leases SET until = 0")
+
+
+def stored(folder: Path, news: list[NewMemory], server: PostgreSQL | None = None) -> Stored:
+    """Make an installation that holds these memories, on a server if one is given."""
+    number = next(_NUMBERS)
+    names = {"database_url": f"main_{number}", "custody_url": f"custody_{number}"}
+    home = new_home(folder, **({name: server.database(to) for name, to in names.items()} if server else {}))
     rows: dict[str, tuple[str, str | None]] = {}
     with home.opened() as house:
         for start in range(0, len(news), 1000):
             chunk = news[start : start + 1000]
             for added, new in zip(add_batch(house.engine, house.data, chunk), chunk, strict=True):
                 rows[added.memory_id] = (new.text, new.user_id)
-    return Stored(home, rows)
+    return Stored(home, rows, server)
 
 
 @dataclass(slots=True)

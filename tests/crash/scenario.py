@@ -39,11 +39,19 @@ class Order:
     said: str
     errors: str
     logs: bool = False
+    database_url: str | None = None
+    custody_url: str | None = None
 
 
 def run(order: Order) -> None:
     """Open the home and do the steps; what is said is written before the next step begins."""
-    settings = Settings(home=Path(order.home), embedder="none", failpoints=order.failpoints)
+    settings = Settings(
+        home=Path(order.home),
+        embedder="none",
+        failpoints=order.failpoints,
+        database_url=order.database_url,
+        custody_url=order.custody_url,
+    )
     if order.logs:
         logging.basicConfig(level=logging.DEBUG, force=True)
         logging.getLogger("sqlalchemy").setLevel(logging.DEBUG)  # every statement and every row

@@ -15,7 +15,7 @@ from shomei_service.engine.failpoints import CUSTODY_POINTS, POINTS
 from shomei_service.engine.verbs.erase import erase
 from shomei_service.engine.verbs.forget import forget
 from tests import oracle
-from tests.crash.runs import KILLED, ROOT, Run, Server, Stored, after
+from tests.crash.runs import KILLED, ROOT, Run, Server, Stored, after, lapse, recovering
 from tests.crash.scenario import Step
 from tests.fakes import Home
 
@@ -54,6 +54,7 @@ LARGE_STEPS: list[Step] = [["forget", "bulk"], ["add", "a new lamp", "bulk"]]
 
 def holds(home: Home, stored: Stored, run: Run, *, carried_out: bool | None) -> None:
     """Open, which needs no call to recover; check; then ask for the interrupted step once more."""
+    lapse(home)
     began = time.monotonic()
     with home.opened() as house:
         assert time.monotonic() - began < STARTS_WITHIN_S
@@ -81,10 +82,10 @@ CASES = [*((point, 1) for point in ALL), *((point, 2) for point in ALL if point 
 
 
 @pytest.mark.parametrize(("point", "nth"), CASES)
-def test_one_death(server: Server, small: Stored, folder: Path, point: str, nth: int) -> None:
-    home = small.copied(folder)
-    run = dies(server, home, small_steps(small), f"{point}:{nth}")
-    holds(home, small, run, carried_out=OUTCOMES.get(point, True))
+def test_one_death(server: Server, either_small: Stored, folder: Path, point: str, nth: int) -> None:
+    home = either_small.copied(folder)
+    run = dies(server, home, small_steps(either_small), f"{point}:{nth}")
+    holds(home, either_small, run, carried_out=OUTCOMES.get(point, True))
 
 
 @pytest.mark.parametrize("spec", ["e1.before", "e3.after", *CHUNKED])
@@ -96,20 +97,22 @@ def test_one_death_in_a_forget_of_many(server: Server, large: Stored, folder: Pa
 
 @pytest.mark.parametrize("first", FIRST_DEATHS)
 def test_a_second_death_at_each_step_of_recovery(
-    server: Server, small: Stored, folder: Path, first: str
+    server: Server, either_small: Stored, folder: Path, first: str, request: pytest.FixtureRequest
 ) -> None:
     (folder / "first").mkdir()
-    home = small.copied(folder / "first")
-    run = dies(server, home, small_steps(small), f"{first}:2")
+    home = either_small.copied(folder / "first")
+    run = dies(server, home, small_steps(either_small), f"{first}:2")
+    lapse(home)
     (folder / "look").mkdir()
-    steps_of_recovery = recovery_hits(server, Stored(home, {}).copied(folder / "look"))
+    steps_of_recovery = recovery_hits(server, either_small.again(home, folder / "look"))
     assert {"boot.reerase", "e6.after_commit"} <= steps_of_recovery.keys()
-    for second in sorted(steps_of_recovery):
+    for second in recovering(request, either_small, steps_of_recovery):
         (folder / second).mkdir()
-        again = Stored(home, {}).copied(folder / second)
+        again = either_small.again(home, folder / second)
         assert server.run(again, [], f"{second}:kill").code == KILLED
+        lapse(again)
         with again.opened() as house:
-            after(house, again, small, run, carried_out=True)
+            after(house, again, either_small, run, carried_out=True)
 
 
 @pytest.mark.parametrize("second", ["e6.after_sign", "e6.mid_batch"])
@@ -128,15 +131,15 @@ def recovery_hits(server: Server, home: Home) -> dict[str, int]:
     return run.hits
 
 
-def test_a_run_that_is_not_killed_does_everything(server: Server, small: Stored, folder: Path) -> None:
+def test_a_run_that_is_not_killed_does_everything(server: Server, either_small: Stored, folder: Path) -> None:
     """The control: the same scenario, counted."""
-    home = small.copied(folder)
-    run = server.run(home, small_steps(small))
+    home = either_small.copied(folder)
+    run = server.run(home, small_steps(either_small))
     assert run.code == 0, run.errors
     assert all(answer is not None for _, answer in run.answers())
     assert Counter(run.hits) >= Counter(dict.fromkeys([*ADDING, *ERASING], 2))
     with home.opened() as house:
-        after(house, home, small, run, carried_out=True)
+        after(house, home, either_small, run, carried_out=True)
         texts = oracle.settled(house, home.settings)
     left = ["a ladder of bob", "a lamp of bob", "a new lamp", "a newer lamp", "a stick"]
     assert sorted(texts.values()) == left

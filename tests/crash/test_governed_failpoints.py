@@ -6,7 +6,7 @@ import pytest
 
 from shomei_service.engine.failpoints import CUSTODY_POINTS
 from tests import oracle
-from tests.crash.runs import KILLED, Run, Server, Stored, after, copied, named
+from tests.crash.runs import KILLED, Run, Server, Stored, after, lapse, named, recovering
 from tests.crash.scenario import Step
 from tests.fakes import Home
 
@@ -39,39 +39,45 @@ def steps(stored: Stored) -> list[Step]:
 def dies(server: Server, home: Home, stored: Stored, point: str, nth: int) -> Run:
     run = server.run(home, steps(stored), f"{point}:kill:{nth}")
     assert run.code == KILLED, run.errors
+    lapse(home)
     return run
 
 
 @pytest.mark.parametrize(("point", "nth"), CASES)
-def test_one_death(server: Server, governed: Stored, folder: Path, point: str, nth: int) -> None:
-    home = governed.copied(folder)
-    run = dies(server, home, governed, point, nth)
+def test_one_death(server: Server, either_governed: Stored, folder: Path, point: str, nth: int) -> None:
+    home = either_governed.copied(folder)
+    run = dies(server, home, either_governed, point, nth)
     with home.opened() as house:
-        after(house, home, governed, run, carried_out=None if (point, nth) in BEFORE else True)
+        after(house, home, either_governed, run, carried_out=None if (point, nth) in BEFORE else True)
 
 
-def test_a_second_death_at_each_step_of_recovery(server: Server, governed: Stored, folder: Path) -> None:
+def test_a_second_death_at_each_step_of_recovery(
+    server: Server, either_governed: Stored, folder: Path, request: pytest.FixtureRequest
+) -> None:
     (folder / "first").mkdir()
-    home = governed.copied(folder / "first")
-    run = dies(server, home, governed, "e1.before", FORGET)
+    home = either_governed.copied(folder / "first")
+    run = dies(server, home, either_governed, "e1.before", FORGET)
     (folder / "look").mkdir()
-    looked = server.run(copied(home, folder / "look"), [])
+    looked = server.run(either_governed.again(home, folder / "look"), [])
     assert looked.code == 0, looked.errors
-    for second in sorted(looked.hits):
+    for second in recovering(request, either_governed, looked.hits):
         (folder / second).mkdir()
-        again = copied(home, folder / second)
+        again = either_governed.again(home, folder / second)
         assert server.run(again, [], f"{second}:kill").code == KILLED
+        lapse(again)
         with again.opened() as house:
-            after(house, again, governed, run, carried_out=None)
+            after(house, again, either_governed, run, carried_out=None)
 
 
-def test_a_run_that_is_not_killed_does_everything(server: Server, governed: Stored, folder: Path) -> None:
+def test_a_run_that_is_not_killed_does_everything(
+    server: Server, either_governed: Stored, folder: Path
+) -> None:
     """The control: the same steps, counted; each late point is passed by all three."""
-    home = governed.copied(folder)
-    run = server.run(home, steps(governed))
+    home = either_governed.copied(folder)
+    run = server.run(home, steps(either_governed))
     assert run.code == 0, run.errors
     assert {point: run.hits[point] for point in LATE} == dict.fromkeys(LATE, 3)
     with home.opened() as house:
-        after(house, home, governed, run, carried_out=True)
+        after(house, home, either_governed, run, carried_out=True)
         texts = oracle.settled(house, home.settings)
     assert sorted(texts.values()) == ["a brighter lamp of bob", "a last stone"]

@@ -67,6 +67,12 @@ class Server:
         self.say(f"CREATE DATABASE {name} OWNER {_SERVICE}")
         return self.url(name)
 
+    def copied(self, url: str, name: str) -> str:
+        """Copy a database that nobody is connected to; return the copy's URL."""
+        original = url.partition("?")[0].rpartition("/")[2]
+        self.say(f"CREATE DATABASE {name} TEMPLATE {original} OWNER {_SERVICE} STRATEGY file_copy")
+        return self.url(name)
+
     def say(self, statement: str, database: str = "postgres") -> None:
         """Run one statement as the server's superuser."""
         where = ["-h", str(self._directory), "-U", _ADMIN, "-d", database]
