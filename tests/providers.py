@@ -36,6 +36,7 @@ from tests.engine.custody.providers import kms, openbao, softhsm
 KINDS = ("local-file", "pkcs11", "vault", "aws-kms")
 TOKEN = "shomei-tests"
 _ROOT = Path(__file__).resolve().parents[1]
+_ALIAS = "alias/shomei/"
 _AWS = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "not-a-secret"}
 
 
@@ -186,7 +187,8 @@ class Aws(Custodian):
     before: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.before = self._names("Enabled")
+        with closing(self.client()) as client:
+            self.before = set(self._keys(client))
 
     @property
     def settings(self) -> dict[str, object]:
@@ -204,23 +206,20 @@ class Aws(Custodian):
 
         return boto3.client("kms", region_name=kms.REGION, endpoint_url=self.server.url)
 
-    def _names(self, *states: str) -> set[str]:
-        with closing(self.client()) as client:
-            return self._named(client, states)
-
-    def _named(self, client: Any, states: tuple[str, ...]) -> set[str]:
-        found: set[str] = set()
-        for page in client.get_paginator("list_aliases").paginate():
-            for alias in page["Aliases"]:
-                name = alias["AliasName"]
-                if name.startswith("alias/shomei/"):
-                    about = client.describe_key(KeyId=name)["KeyMetadata"]
-                    found |= {name.removeprefix("alias/shomei/")} if about["KeyState"] in states else set()
-        return found
+    def _keys(self, client: Any) -> dict[str, dict[str, Any]]:
+        """Return what KMS says of each key made since this custodian was."""
+        pages = client.get_paginator("list_aliases").paginate()
+        names = [alias["AliasName"].removeprefix(_ALIAS) for page in pages for alias in page["Aliases"]]
+        return {
+            name: client.describe_key(KeyId=_ALIAS + name)["KeyMetadata"]
+            for name in names
+            if not name.startswith("alias/") and name not in self.before
+        }
 
     def living(self, home: Path) -> set[str]:
         """Return the names of keys that are not on their way to deletion."""
-        return self._names("Enabled") - self.before
+        with closing(self.client()) as client:
+            return {name for name, key in self._keys(client).items() if key["KeyState"] == "Enabled"}
 
     def snapshot(self, home: Path, to: Path) -> Path:
         """Copy nothing: until its date AWS itself is the backup."""
@@ -230,10 +229,10 @@ class Aws(Custodian):
     def restored(self, snapshot: Path) -> Generator[Provider]:
         """Cancel every deletion that can be cancelled, as an administrator may, and yield a client."""
         with closing(self.client()) as client:
-            for name in self._named(client, ("PendingDeletion",)):
-                key_id = client.describe_key(KeyId=f"alias/shomei/{name}")["KeyMetadata"]["KeyId"]
-                client.cancel_key_deletion(KeyId=key_id)
-                client.enable_key(KeyId=key_id)
+            for key in self._keys(client).values():
+                if key["KeyState"] == "PendingDeletion":
+                    client.cancel_key_deletion(KeyId=key["KeyId"])
+                    client.enable_key(KeyId=key["KeyId"])
         yield AwsKms(KmsPlace(kms.REGION, 7, self.server.url))
 
     def let_days_pass(self, days: int) -> None:

@@ -6,6 +6,7 @@ from shomei_service.engine.custody.providers.protocol import KeyState
 from tests.providers import Custodian
 
 KEY, AAD = b"\x07" * 32, b"bound"
+NAME = "epoch-" + "0a" * 16
 
 
 def test_a_snapshot_of_a_provider_brings_back_a_key_that_was_destroyed(
@@ -14,9 +15,9 @@ def test_a_snapshot_of_a_provider_brings_back_a_key_that_was_destroyed(
     """The limit that receipts state: whoever copied the provider before has it. CUSTODY.md §7, proof 6."""
     provider = custodian.initialised(tmp_path)
     assert custodian.living(tmp_path) == set()
-    handle = provider.create("epoch-00")
+    handle = provider.create(NAME)
     wrapped = provider.wrap(handle, KEY, AAD)
-    assert custodian.living(tmp_path) == {"epoch-00"}
+    assert custodian.living(tmp_path) == {NAME}
     snapshot = custodian.snapshot(tmp_path, tmp_path / "snapshot")
     assert provider.destroy(handle).method.value == custodian.destroy_method
     assert provider.state(handle) is not KeyState.ACTIVE

@@ -59,23 +59,25 @@ class AwsKms:
         return Handle(name)
 
     def wrap(self, handle: Handle, key: bytes, aad: bytes) -> bytes:
-        """Return KMS's ciphertext of the key, bound to the associated data."""
+        """Return the id of the epoch key, and KMS's ciphertext, bound to the associated data."""
         epoch_key = self._usable(handle)
         answer = self._wire.ask(
             "encrypt", KeyId=epoch_key.key_id, Plaintext=key, EncryptionContext=_context(aad)
         )
-        return _bytes(answer, "CiphertextBlob")
+        return _mark(epoch_key) + _bytes(answer, "CiphertextBlob")
 
     def unwrap(self, handle: Handle, blob: bytes, aad: bytes) -> bytes:
         """Return what was wrapped; a key on its way to deletion counts as gone."""
         epoch_key = self._usable(handle)
-        if not blob:
-            raise IntegrityFault("there is nothing where the wrapped key should be")
+        mark = _mark(epoch_key)
+        sealed = blob[len(mark) :]
+        if not blob.startswith(mark) or not sealed:
+            raise IntegrityFault("the wrapped key is none that this key of KMS wrapped")
         answer = self._wire.ask(
-            "decrypt", KeyId=epoch_key.key_id, CiphertextBlob=blob, EncryptionContext=_context(aad)
+            "decrypt", KeyId=epoch_key.key_id, CiphertextBlob=sealed, EncryptionContext=_context(aad)
         )
         key = _bytes(answer, "Plaintext")
-        if len(key) != KEY_BYTES:
+        if len(key) != KEY_BYTES or not _text(answer, "KeyId").endswith(epoch_key.key_id):
             raise IntegrityFault("KMS did not give back the key that was wrapped")
         return key
 
@@ -131,6 +133,10 @@ def _key(data: Answer, handle: str) -> _Key:
     final_at = ceil(date.timestamp()) if isinstance(date, datetime) else None
     is_pending = state is KeyState.PENDING
     return _Key(_text(data, "KeyId"), state, name == "Enabled", final_at if is_pending else None)
+
+
+def _mark(key: _Key) -> bytes:
+    return key.key_id.encode() + b":"
 
 
 def _context(aad: bytes) -> Mapping[str, str]:
