@@ -16,6 +16,7 @@ from .journal import log_access
 CONNECTIONS: Final = 512
 HEAD_SECONDS: Final = 30
 WRITE_SECONDS: Final = 30
+_VERSIONS: Final = ("1.0", "1.1")
 _HEAD_OCTETS: Final = 16 * 1024
 _HEAD_FIELDS: Final = 64
 _KEY_OCTETS: Final = 64 * 1024 + 64  # of Authorization alone, so that an odd key is a 401 and not a mystery
@@ -44,6 +45,7 @@ class Connection(HttpToolsProtocol):
     most: int = CONNECTIONS
     head_seconds: float = HEAD_SECONDS
     write_seconds: float = WRITE_SECONDS
+    _in_head = True
     _octets = 0
     _key_octets = 0
     _silent = 0
@@ -85,6 +87,7 @@ class Connection(HttpToolsProtocol):
         """Start counting a request's head."""
         super().on_message_begin()
         self._octets = self._key_octets = self._silent = 0
+        self._in_head = True
         self._expect_head()
 
     def on_url(self, url: bytes) -> None:
@@ -101,12 +104,17 @@ class Connection(HttpToolsProtocol):
         if len(self.headers) >= _HEAD_FIELDS or self._key_octets > _KEY_OCTETS:
             self._refusal = 431
             raise _Refused
-        super().on_header(name, value)
+        if self._in_head:  # a trailer is not one: uvicorn would add it to a request that already runs
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Hand the request on, unless its target names a host: the parser would drop that and act."""
+        """Hand the request on, unless its target names a host, which the parser would drop and act.
+
+        Nor is another version spoken here: an HTTP/0.9 request has no head, an HTTP/2 one another form.
+        """
         self._head_arrived()
-        if not self.url.startswith(b"/"):
+        self._in_head = False
+        if self.parser.get_http_version() not in _VERSIONS or not self.url.startswith(b"/"):
             raise _Refused
         super().on_headers_complete()
 
