@@ -25,9 +25,13 @@ def _take_down_receipts(engine: Engine) -> None:
 
     def attest_and_note(unit: Unit, drafts: Sequence[Draft], *, actor: str) -> list[Attested]:
         attested = attest(unit, drafts, actor=actor)
-        if engine.signer is not None:
-            pin = engine.signer.public_key_hex
-            ISSUED.extend((dict(one.envelope), pin) for one in attested if one.envelope is not None)
+        available = engine.signing.available
+        if available is not None:  # two keys sign while one follows the other
+            pins = [one.public_key_hex for one in (available.current, available.coming) if one is not None]
+            for one in attested:
+                if one.envelope is not None:
+                    own = [pin for pin in pins if pin == one.envelope["public_key_hex"]]
+                    ISSUED.append((dict(one.envelope), (own or pins)[0]))
         return attested
 
     engine.attest = attest_and_note

@@ -16,7 +16,7 @@ from .engine.errors import StartRefused
 from .engine.indexes import Keep
 from .engine.model import Scope, Tenant, new_id
 from .engine.parts import Engine, Options, SystemClock
-from .engine.receipts.signer import LocalFileSigner, ReceiptSigner
+from .engine.receipts.signer import SeedFiles, Signers
 from .engine.recovery import Recovered
 from .engine.store import recall, tenants
 from .engine.store.unit import Store
@@ -80,7 +80,7 @@ def require_fitting(settings: Settings, database: str) -> None:
     """Raise StartRefused unless this installation's custody could serve that database; leave no trace."""
     with Store.looking(database) as looked_at:
         installation_id, seen = recovery.seen(looked_at)
-    _signer(settings, create=False)
+    _require_signer(settings)
     Custody.inspect(
         settings.custody_database,
         Holders(provider.opened(settings)),
@@ -94,7 +94,6 @@ def _create(settings: Settings) -> Engine:
     now = SystemClock().now()
     installation_id = new_id("ins_")
     keys = provider.initialised(settings)
-    signer = _signer(settings, create=True)
     with ExitStack() as undo:
         custody = Custody.create(
             settings.custody_database,
@@ -104,11 +103,14 @@ def _create(settings: Settings) -> Engine:
             mirrors=settings.mirrors,
         )
         undo.callback(custody.close)
+        signers = _signers(settings, custody)
+        if signers is not None:
+            signers.create()
         store = Store.create(settings.database)
         undo.callback(store.close)
         with store.transaction() as connection:
             tenants.put_installation(connection, installation_id, at=now)
-        engine = _engine(settings, store, custody, signer, None)
+        engine = _engine(settings, store, custody, signers, None)
         undo.pop_all()
     return engine
 
@@ -118,7 +120,7 @@ def _open(settings: Settings, pair: Pair | None) -> Engine:
     with Store.looking(settings.database) as looked_at:
         installation_id, seen = recovery.seen(looked_at)
     keys = provider.opened(settings)
-    signer = _signer(settings, create=False)
+    _require_signer(settings)
     with ExitStack() as undo:
         # 2. Custody does the same before it repairs anything, and only then is the database opened.
         custody = Custody.open(
@@ -133,7 +135,7 @@ def _open(settings: Settings, pair: Pair | None) -> Engine:
         undo.callback(custody.close)
         store = Store.existing(settings.database, pool=settings.database_pool)
         undo.callback(store.close)
-        engine = _engine(settings, store, custody, signer, pair)
+        engine = _engine(settings, store, custody, _signers(settings, custody), pair)
         undo.pop_all()
     return engine
 
@@ -152,12 +154,12 @@ def _require_same_model(settings: Settings) -> None:
 
 
 def _engine(
-    settings: Settings, store: Store, custody: Custody, signer: ReceiptSigner | None, pair: Pair | None
+    settings: Settings, store: Store, custody: Custody, signers: Signers | None, pair: Pair | None
 ) -> Engine:
     return Engine(
         store=store,
         custody=custody,
-        signer=signer,
+        signers=signers,
         embedder=pair.queries if pair else None,
         background_embedder=pair.passages if pair else None,
         clock=SystemClock(),
@@ -170,8 +172,23 @@ def _engine(
     )
 
 
-def _signer(settings: Settings, *, create: bool) -> ReceiptSigner | None:
-    if settings.signer is SignerKind.NONE:
-        return None
-    path = settings.keys / "signer.key"
-    return LocalFileSigner.create(path) if create else LocalFileSigner.open(path)
+def _signers(settings: Settings, custody: Custody) -> Signers | None:
+    """Return where seeds are: in the configured place; or, until a rotation brings it there, still in a file."""
+    file = SeedFiles(settings.keys / "signer.key")
+    match settings.signer:
+        case SignerKind.NONE:
+            return None
+        case SignerKind.LOCAL_FILE:
+            return Signers(file)
+        case SignerKind.CUSTODY:
+            return Signers(custody.seeds, [file])
+
+
+def _require_signer(settings: Settings) -> None:
+    """Raise StartRefused for a seed's file that is missing or damaged, before anything is opened."""
+    found = SeedFiles(settings.keys / "signer.key").seeds() if settings.signer is not SignerKind.NONE else []
+    if settings.signer is SignerKind.LOCAL_FILE and not found:
+        raise StartRefused(
+            "the signer key is missing; restore it, a new one is never made; if it was moved into custody, "
+            "set SHOMEI_SIGNER=custody"
+        )

@@ -26,6 +26,7 @@ class SignerKind(StrEnum):
     """Who signs receipts."""
 
     LOCAL_FILE = "local-file"
+    CUSTODY = "custody"
     NONE = "none"
 
 

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from shomei_service.engine.errors import Held, SigningFault, Unauthenticated
-from shomei_service.engine.model import Authority, Release, Scope
+from shomei_service.engine.model import Authority, Release, Scope, Tenant
+from shomei_service.engine.receipts.signer import ReceiptSigner
+from shomei_service.engine.signing import Signing
+from shomei_service.engine.store.unit import Unit
 from shomei_service.engine.verbs import access, hold, restrict
 from shomei_service.engine.verbs.erase import erase
 from shomei_service.engine.verbs.forget import forget
@@ -106,28 +109,31 @@ def test_the_hold_that_came_back_ends_as_it_would_have(story: Story) -> None:
         oracle.settled(house, story.home.settings)
 
 
+class Mute(Signing):
+    """A signer that can be found and does not sign."""
+
+    def of(self, unit: Unit, tenant: Tenant) -> ReceiptSigner | None:
+        raise SigningFault("the signer could not sign")
+
+    def probe(self) -> None:
+        raise SigningFault("the signer could not sign")
+
+
 def test_what_failed_is_not_done_by_a_later_opening(folder: Path) -> None:
     """The journal is written before the commit; a line whose unit came to nothing is taken back."""
-
-    class Mute:
-        signer_id = "shomei-receipt:0123456789abcdef"
-        public_key_hex = "00" * 32
-
-        def sign(self, message: bytes) -> bytes:
-            raise SigningFault("the signer could not sign")
 
     home = new_home(folder)
     with home.opened() as house:
         ids = {house.remember(text, "alice") for text in ALICE}
         backup = back_up(home, folder / "backup.db")
-        signer, house.engine.signer = house.engine.signer, Mute()
+        signing, house.engine.signing = house.engine.signing, Mute(house.engine.signing.signers)
         for act in (
             lambda: forget(house.engine, house.admin, "alice"),
             lambda: restrict.restrict(house.engine, house.admin, min(ids)),
         ):
             with pytest.raises(SigningFault):
                 act()
-        house.engine.signer = signer
+        house.engine.signing = signing
     for restored in (False, True):
         if restored:
             put_back(home, backup)

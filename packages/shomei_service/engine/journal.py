@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from . import aftermath, agreement, deferral, disposal, hold_end, policy, suppression
+from . import aftermath, agreement, deferral, disposal, hold_end, policy, rotation, suppression
 from .custody import JournalEntry
 from .custody.journal import WITHDRAWN
 from .errors import NotFound
@@ -36,9 +36,10 @@ from .model import (
 )
 from .parts import Engine
 from .receipts import bodies
-from .store import access, consents, holds, lineage, memories, obligations, tenants, tombstones
+from .store import access, consents, holds, lineage, memories, obligations, signing, tenants, tombstones
 from .store.consents import Consent
 from .store.obligations import Request
+from .store.signing import Range
 from .store.unit import Unit
 
 Replay = Callable[[Engine, Unit, JournalEntry], None]
@@ -250,6 +251,14 @@ def _artifact_acknowledged(_: Engine, unit: Unit, line: JournalEntry) -> None:
     obligations.end(unit, owed, ObligationState.DONE, at=line.at)
 
 
+def _signer_rotated(_: Engine, unit: Unit, line: JournalEntry) -> None:
+    """List the key in the log that the restore ended; in the present log the rotation itself says it."""
+    origin = str(line.codes["origin"])
+    if origin != tenants.get(unit).log_origin:
+        new, key = str(line.codes["new"]), str(line.codes["key"])
+        signing.begin(unit, Range(origin, int(line.codes["first_seq"]), new, key))
+
+
 def _text(codes: Mapping[str, str | int], name: str) -> str | None:
     return str(codes[name]) if name in codes else None
 
@@ -270,4 +279,5 @@ _KINDS: Final[Mapping[str, Replay]] = {
     "obligation_done": _ended(ObligationState.DONE),
     "forget": _forget,
     "artifact_acknowledged": _artifact_acknowledged,
+    rotation.LINE: _signer_rotated,
 }

@@ -1,20 +1,17 @@
 """What an engine is made of, and the two things every verb needs of it: a unit and an attested statement."""
 
-import hashlib
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 
-from shomei_memory_verify.canonical import canonical_bytes
-
 from .audit import Audit
 from .custody import Address, Custody, address
 from .custody.journal import WITHDRAWN
 from .custody.sealing import commitment_key
 from .duties import Duties
-from .errors import Fault, SigningFault
+from .errors import Fault
 from .indexes import Indexes, Keep
 from .model import Attested, Clock, JsonObject, Tenant, TenantId, new_id
 from .recall.embedder import Embedder, EmbedderFault
@@ -23,9 +20,10 @@ from .recall.queries import QueryVectors
 from .receipts.bodies import Draft
 from .receipts.commitments import Commitments
 from .receipts.content_free import GENERIC, require_content_free
-from .receipts.signer import ReceiptSigner
+from .receipts.signer import ReceiptSigner, Signers
 from .rows import Rows
 from .shared_embedder import SharedEmbedder
+from .signing import Signing, signed
 from .store import receipts, tenants
 from .store.receipts import ReceiptRow
 from .store.unit import Store, Unit
@@ -61,7 +59,7 @@ class Engine:
         *,
         store: Store,
         custody: Custody,
-        signer: ReceiptSigner | None,
+        signers: Signers | None,
         embedder: Embedder | None,
         clock: Clock,
         options: Options,
@@ -69,7 +67,7 @@ class Engine:
     ) -> None:
         self.store = store
         self.custody = custody
-        self.signer = signer
+        self.signing = Signing(signers)
         self.embedder = SharedEmbedder(embedder, background_embedder) if embedder else None
         self.queries = QueryVectors(_QUERIES_KEPT)
         self.clock = clock
@@ -158,32 +156,27 @@ class Engine:
             "actor_ref": actor,
             "commit_key_id": tenant.commit_key_id,
         }
+        signer = self.signing.of(unit, tenant) if drafts else None
         rows: list[ReceiptRow] = []
         for offset, draft in enumerate(drafts):
             seq = tenant.next_seq + offset
             log: JsonObject = {"origin": tenant.log_origin, "seq": seq, "issued_at": tenant.last_applied_at}
             body: JsonObject = {"schema": draft.schema.value, **header, "log": log, **draft.fields}
             require_content_free(body, GENERIC | tenant.policies.semantic_types)
-            rows.append(self._sign(body, draft, tenant.log_origin, seq))
+            rows.append(signed(signer, body, draft, tenant.log_origin, seq))
         if rows:
             receipts.put(unit, rows)
         # Read from the stored text: whoever asks again is shown the same, byte for byte.
         return [receipts.attested(row) for row in rows]
 
-    def _sign(self, body: JsonObject, draft: Draft, origin: str, seq: int) -> ReceiptRow:
-        text = canonical_bytes(body)
-        signer = self.signer
-        return ReceiptRow(
-            origin=origin,
-            seq=seq,
-            schema=draft.schema.value,
-            memory_id=draft.about,
-            receipt_hash="sha256:" + hashlib.sha256(text).hexdigest(),
-            body=text.decode(),
-            signer_id=signer.signer_id if signer else None,
-            public_key_hex=signer.public_key_hex if signer else None,
-            signature_hex=signer.sign(text).hex() if signer else None,
-        )
+    @property
+    def signer(self) -> ReceiptSigner | None:
+        """Who signs receipts; None where they are not signed."""
+        return self.signing.current
+
+    def probe_signer(self) -> None:
+        """Raise SigningFault if the signer cannot sign; asked before anything is destroyed."""
+        self.signing.probe()
 
     @property
     def key_custody(self) -> str:
@@ -207,11 +200,6 @@ class Engine:
                 return None, True
             self.queries.put(tenant, query, vector)
         return vector, False
-
-    def probe_signer(self) -> None:
-        """Raise SigningFault if the signer cannot sign; asked before anything is destroyed."""
-        if self.signer is not None and not self.signer.sign(b"shomei/v1/probe"):
-            raise SigningFault("the signer could not sign")
 
     def mark_log(self, tenant_id: TenantId) -> None:
         """Tell custody how far the tenant's log has come, so that a restored database is noticed."""

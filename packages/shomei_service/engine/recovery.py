@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from . import aftermath, disposal, journal, upkeep
+from . import aftermath, disposal, journal, rotation, upkeep
 from .custody import EpochEntry, Seen, address
 from .custody.keytree import ROW_BITS
 from .destruction import destroy, stated
@@ -27,8 +27,9 @@ from .model import (
     new_id,
 )
 from .parts import Engine
-from .receipts import bodies
-from .store import memories, obligations, tenants
+from .receipts import bodies, log_bodies
+from .receipts.bodies import Draft
+from .store import memories, obligations, signing, tenants
 from .store.unit import Store, Unit
 
 
@@ -90,6 +91,7 @@ def _recover(engine: Engine, go_on: Callable[[], object]) -> Recovered:
         upkeep.finish_erasures(engine)
     with engine.store.transaction() as connection:
         tenants.advance_epoch(connection, engine.custody.epoch)
+    rotation.finish(engine)
     upkeep.purge(engine)
     _mark_logs(engine)
     return Recovered(len(going), replayed, tuple(restarted))
@@ -130,7 +132,8 @@ def _restart_logs(engine: Engine, restored: set[TenantId]) -> list[TenantId]:
     for tenant in _everyone(engine):
         mark = marks.get(tenant.tenant_id)
         behind = mark is not None and (mark.origin != tenant.log_origin or mark.seq >= tenant.next_seq)
-        if not behind and tenant.tenant_id not in restored:
+        lost = _signer_lost(engine, tenant)
+        if not behind and tenant.tenant_id not in restored and lost is None:
             continue
         origin, next_seq = tenant.log_origin, tenant.next_seq
         if mark is not None:
@@ -139,11 +142,23 @@ def _restart_logs(engine: Engine, restored: set[TenantId]) -> list[TenantId]:
             origin, next_seq = mark.origin, max(mark.seq + 1, known)
         with engine.unit(tenant.tenant_id) as unit:
             tenants.restart_log(unit, new_id("shomei/"))
-            draft = bodies.log_restart(previous_origin=origin, previous_next_seq=next_seq)
-            engine.attest(unit, [draft], actor=SYSTEM_ACTOR)
+            drafts = [log_bodies.log_restart(previous_origin=origin, previous_next_seq=next_seq)]
+            if lost is not None:
+                drafts.append(lost)
+            engine.attest(unit, drafts, actor=SYSTEM_ACTOR)
         engine.mark_log(tenant.tenant_id)
         restarted.append(tenant.tenant_id)
     return restarted
+
+
+def _signer_lost(engine: Engine, tenant: Tenant) -> Draft | None:
+    """Return the statement that another key signs now, when the one a restored log was at is gone."""
+    available = engine.signing.available
+    with engine.reading(tenant.tenant_id) as unit:
+        at = signing.latest(unit, tenant.log_origin)
+    if available is None or at is None or available.find(at) is not None:
+        return None
+    return rotation.signer_follows(at, available.newest)
 
 
 def _reerase(

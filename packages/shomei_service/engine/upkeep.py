@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
-from . import deferral, disposal, hold_end, policy
+from . import deferral, disposal, hold_end, policy, rotation
 from .custody import Punctured
 from .duties import EMBEDDING, UPKEEP
 from .errors import ErasurePending, IntegrityFault, NotFound
@@ -57,7 +57,9 @@ def tend(engine: Engine) -> bool:
             erase_after_withdrawal(engine)
             purge(engine)
             drop_old_replays(engine)
+            rotation.finish(engine)
         engine.indexes.tend()
+        engine.signing.refresh()
         engine.mark_moved_logs()
         engine.audit.flush()
     return False

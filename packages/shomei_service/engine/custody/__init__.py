@@ -3,7 +3,7 @@
 from .faults import CustodyMismatch, KeyGone, Punctured
 from .journal import JournalEntry, LogMark
 from .keytree import Address, address
-from .values import CustodyStatus, Destruction, EpochEntry, Puncture, PuncturedAt, Seen
+from .values import CustodyStatus, Destruction, EpochEntry, Puncture, PuncturedAt, Rotated, Seen
 from .vault import Custody
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Puncture",
     "Punctured",
     "PuncturedAt",
+    "Rotated",
     "Seen",
     "address",
 ]

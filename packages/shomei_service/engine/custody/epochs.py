@@ -6,14 +6,15 @@ from typing import Final
 
 from ..errors import CustodyUnavailable
 from ..failpoints import failpoint
-from . import records
+from . import records, roots
 from .faults import CustodyMismatch
 from .heads import Heads
 from .holders import code_of
 from .keytree import DirtyBlobs
 from .providers.protocol import Destroyed, Handle, KeyState, Provider
-from .records import Head, Named, Record
+from .records import Named, Record
 from .reserve import Reserve, is_full
+from .roots import Head
 
 _ATTEMPTS: Final = 8  # against other processes that recover in between
 
@@ -76,7 +77,7 @@ class Epochs:
         wrapped = provider.wrap(key, dirty.root_key, self._heads.wrap_aad(dirty.tree.epoch, key))
         head = Head(self._heads.installation_id, dirty.tree.epoch, named.key_custody, key, wrapped, b"")
         with self._store.writing() as connection:
-            records.insert_head(connection, head, dirty, ledger_key, now)
+            roots.insert_head(connection, head, dirty, ledger_key, now)
         self._heads.adopt(self._heads.probe())
         self._reserve.hold()
 
@@ -85,7 +86,7 @@ class Epochs:
         self._store.settle()
         self._next = None
         with self._store.writing() as connection:  # rule 3: nobody else moves the head meanwhile
-            head = records.read_head(connection, lock=True)
+            head = roots.read_head(connection, lock=True)
             self._heads.require_newer(head)
             self._heads.adopt(self._heads.unseal(head))  # rule 1
             self._store.mirrors.bring_up()  # before any key goes that only an older copy needs
@@ -152,7 +153,7 @@ class Epochs:
     ) -> DirtyBlobs | None:
         """E3: the new head in one transaction. None if another process struck the key's name."""
         with self._store.writing() as connection:
-            head = records.read_head(connection, lock=True)
+            head = roots.read_head(connection, lock=True)
             if not records.has_pending(connection, key.name):
                 return None
             tree = self._heads.current(head)
@@ -162,7 +163,7 @@ class Epochs:
             dirty = tree.cut(causes, epoch=epoch)
             wrapped = provider.wrap(key.name, dirty.root_key, self._heads.wrap_aad(epoch, key.name))
             with self._heads.book(connection, head.epoch) as book:
-                records.advance(book, head, key, wrapped, dirty)
+                roots.advance(book, head, key, wrapped, dirty)
                 record = Record(epoch, now, rotate, head.key_custody, key.key_custody, None)
                 records.log_epoch(book, record, causes)
             failpoint("e3.before_fsync")

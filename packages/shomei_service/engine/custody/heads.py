@@ -9,13 +9,13 @@ from typing import Final
 from sqlalchemy import Connection
 
 from ..errors import IntegrityFault
-from . import leases, records
+from . import leases, roots
 from .faults import CustodyMismatch, KeyGone, RecordAltered
 from .holders import Holders
 from .keytree import BlobName, DirtyBlobs, KeyTree, address
 from .ledger import Book, ledger_key, require_kept
 from .providers.protocol import Handle
-from .records import Head
+from .roots import Head
 from .sealing import bind
 from .store import CustodyStore
 from .values import Seen
@@ -52,8 +52,8 @@ class Heads:
         """Prove that the store is ours, whole and new enough, touching nothing; raise CustodyMismatch."""
         failed_at = -1
         while True:
-            with self.store.reading() as connection, records.damage_refused():
-                head = records.read_head(connection)
+            with self.store.reading() as connection, roots.damage_refused():
+                head = roots.read_head(connection)
                 self._require_ours(head)
                 self._require_newest(connection, head, seen)
                 try:
@@ -75,17 +75,18 @@ class Heads:
                 "if there is one"
             )
         for path in self.store.mirrors.paths:
-            if path.exists() and leases.is_behind(mine, self._mirrored(path)):
+            if path.exists() and leases.is_behind(mine, self.mirrored(path)):
                 raise CustodyMismatch(
                     "the custody store is older than its mirror: it was rolled back; stop, and put the "
                     "mirror's copy in its place"
                 )
 
-    def _mirrored(self, path: Path) -> Seen:
+    def mirrored(self, path: Path) -> Seen:
+        """Return what a mirror holds; raise CustodyMismatch if it is none of ours."""
         mirror = CustodyStore.open(f"sqlite:///{path}", read_only=True)
         try:
-            with mirror.reading() as connection, records.damage_refused():
-                head = records.read_head(connection)
+            with mirror.reading() as connection, roots.damage_refused():
+                head = roots.read_head(connection)
                 self._require_ours(head)
                 return leases.given_out(connection, head.epoch)
         finally:
@@ -94,7 +95,7 @@ class Heads:
     def refresh(self) -> bool:
         """Take up the newest head if another process moved it; return whether it had moved."""
         with self.store.reading() as connection:
-            epoch = records.read_epoch(connection)
+            epoch = roots.read_epoch(connection)
         if epoch == self.tree.epoch:
             return False
         self.adopt(self.probe())
@@ -105,7 +106,7 @@ class Heads:
         failed_at = -1
         while True:
             with self.store.probing() as connection:
-                head = records.read_head(connection)
+                head = roots.read_head(connection)
             self.require_newer(head)
             try:
                 return self.unseal(head)
@@ -150,7 +151,7 @@ class Heads:
     def writing(self) -> Generator[Book]:
         """Yield the records in a transaction that no other writer is in, and commit it."""
         with self.store.writing() as connection:
-            installation_id, epoch = records.lock_head(connection)
+            installation_id, epoch = roots.lock_head(connection)
             self._require_fresh(installation_id, epoch)
             with self.book(connection, epoch) as book:
                 yield book
@@ -184,7 +185,7 @@ class Heads:
     def read_blobs(self, names: Sequence[BlobName]) -> Mapping[BlobName, bytes]:
         """Return those of these blobs that the store has."""
         with self.store.reading() as connection:
-            return records.read_blobs(connection, names)
+            return roots.read_blobs(connection, names)
 
     def wrap_aad(self, epoch: int, key: Handle) -> bytes:
         """Return what binds a wrapped root key to this installation, epoch and key."""

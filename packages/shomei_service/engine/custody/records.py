@@ -1,8 +1,6 @@
-"""The key tree's rows in the custody store, as functions of an open transaction. CUSTODY.md §2, §4."""
+"""The epoch log, and the names of keys that may be destroyed, in an open transaction. CUSTODY.md §4."""
 
-import sqlite3
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -11,42 +9,21 @@ from sqlalchemy import (
     Row,
     bindparam,
     delete,
-    exists,
     func,
     insert,
-    literal,
     select,
     tuple_,
-    update,
 )
-from sqlalchemy.exc import DBAPIError, OperationalError
 
-from .faults import CustodyMismatch
-from .keytree import BlobName, DirtyBlobs
-from .ledger import Book, Choice, blank
+from .ledger import Book, Choice
 from .providers.protocol import Destroyed, DestroyMethod, Finality, Handle, KeyCustody
-from .tables import FORMAT, blobs, epochs, head, pending, punctures, retiring, stale
+from .tables import blobs, epochs, pending, punctures, retiring, stale
 
 _Item = TypeVar("_Item")
 
-_SILENT: Final = {
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_NOMEM,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_CANTOPEN,
-}
 _CHUNK: Final = 400  # bound variables a statement: two each, under SQLite's oldest limit of 999
-_HEAD: Final = (
-    select(head, blobs.c.sealed)
-    .outerjoin(blobs, (blobs.c.prefix == b"") & (blobs.c.epoch == head.c.epoch))
-    .where(head.c.id == 1)
-)
-_LOCK: Final = select(head.c.installation_id, head.c.epoch).with_for_update()
 
 # What every erase runs is built once: building a statement costs more than running it.
-_MOVE_HEAD: Final = update(head)
 _STRIKE: Final = Choice.of(pending, pending.c.name == bindparam("struck"))
 _PENDING: Final = select(pending.c.name).where(pending.c.name == bindparam("wanted"))
 _RETIRING: Final = select(retiring).where(retiring.c.epoch <= bindparam("opened"))
@@ -57,18 +34,6 @@ _RETIRED: Final = Choice.of(retiring, retiring.c.name == bindparam("ended"))
 _OBSOLETE: Final = select(stale.c.prefix, stale.c.epoch).where(stale.c.since <= bindparam("newest"))
 _DROP_BLOBS: Final = delete(blobs).where(tuple_(blobs.c.prefix, blobs.c.epoch).in_(_OBSOLETE))
 _DROP_STALE: Final = delete(stale).where(stale.c.since <= bindparam("newest"))
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Head:
-    """The newest state: its epoch, the provider key that opens it, and the root blob."""
-
-    installation_id: str
-    epoch: int
-    key_custody: KeyCustody
-    key_name: Handle
-    wrapped_root: bytes
-    sealed_root: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,105 +55,6 @@ class Named:
     name: Handle
     key_custody: KeyCustody
     epoch: int = 0
-
-
-@contextmanager
-def damage_refused() -> Generator[None]:
-    """Turn what only a damaged or foreign store answers into CustodyMismatch; silence stays silence."""
-    try:
-        yield
-    except (DBAPIError, TypeError, ValueError) as exc:
-        if _is_silence(exc):
-            raise
-        raise CustodyMismatch("this is no custody store, or it is damaged; put the newest copy back") from exc
-
-
-def lock_head(connection: Connection) -> tuple[str, int]:
-    """Keep every other writer out until this transaction ends; return whose store it is and its epoch."""
-    with damage_refused():
-        row = connection.execute(_LOCK).one_or_none()
-    if row is None:
-        raise CustodyMismatch("the custody store lost its head; put the newest copy back")
-    return row.installation_id, row.epoch
-
-
-def read_head(connection: Connection, *, lock: bool = False) -> Head:
-    """Return the head; raise CustodyMismatch if the store has none that this version can read."""
-    with damage_refused():
-        return _read_head(connection, lock)
-
-
-def _read_head(connection: Connection, lock: bool) -> Head:
-    if lock:
-        # On its own: a joined read that had to wait for the lock would pair the new head with older blobs.
-        connection.execute(_LOCK)
-    row = connection.execute(_HEAD).one_or_none()
-    if row is None:
-        if connection.execute(select(blobs.c.epoch).limit(1)).first() is None:
-            raise CustodyMismatch(
-                "init was interrupted and nothing is sealed here: remove this store and init again"
-            )
-        raise CustodyMismatch("the custody store lost its head; put the newest copy back")
-    if row.format != FORMAT:
-        raise CustodyMismatch("the custody store has another version's format; use that version")
-    if row.sealed is None:
-        raise CustodyMismatch("the custody store lost the root of its key tree; put the newest copy back")
-    held_by, key_name = KeyCustody(row.key_custody), Handle(row.key_name)
-    return Head(row.installation_id, row.epoch, held_by, key_name, bytes(row.wrapped_root), bytes(row.sealed))
-
-
-def read_epoch(connection: Connection) -> int:
-    """Return the head's epoch alone."""
-    return connection.execute(select(head.c.epoch)).scalar_one()
-
-
-def read_blobs(connection: Connection, names: Sequence[BlobName]) -> dict[BlobName, bytes]:
-    """Return those of these blobs that are there."""
-    found: dict[BlobName, bytes] = {}
-    for chunk in _chunks(names):
-        wanted = tuple_(blobs.c.prefix, blobs.c.epoch).in_(chunk)
-        for row in connection.execute(select(blobs).where(wanted)):
-            found[bytes(row.prefix), row.epoch] = bytes(row.sealed)
-    return found
-
-
-def insert_head(connection: Connection, first: Head, dirty: DirtyBlobs, key: bytes, now: int) -> None:
-    """Write the first head, whose ledger begins here."""
-    connection.execute(
-        insert(head).values(
-            id=1,
-            format=FORMAT,
-            installation_id=first.installation_id,
-            epoch=first.epoch,
-            key_custody=first.key_custody.value,
-            key_name=first.key_name,
-            wrapped_root=first.wrapped_root,
-            ledger=blank(key, first.installation_id, first.epoch),
-            created_at=now,
-        )
-    )
-    _insert_blobs(connection, dirty)
-    connection.execute(delete(pending))
-
-
-def advance(book: Book, old: Head, new: Named, wrapped: bytes, dirty: DirtyBlobs) -> None:
-    """Move the head: new blobs, new key, the old key's name among those to destroy. CUSTODY.md §4, E3."""
-    connection, epoch = book.connection, dirty.tree.epoch
-    connection.execute(
-        _MOVE_HEAD,
-        {"epoch": epoch, "key_custody": new.key_custody, "key_name": new.name, "wrapped_root": wrapped},
-    )
-    book.epoch = epoch
-    book.drop(_STRIKE, {"struck": new.name})
-    book.add(retiring, [{"name": old.key_name, "epoch": epoch, "key_custody": old.key_custody.value}])
-    _insert_blobs(connection, dirty)
-    replaced = [{"prefix": prefix, "epoch": sealed, "since": epoch} for prefix, sealed in dirty.replaced]
-    connection.execute(insert(stale), replaced)
-    for prefix in dirty.cut:
-        known = exists().where(stale.c.prefix == blobs.c.prefix, stale.c.epoch == blobs.c.epoch)
-        within = blobs.c.prefix >= prefix, blobs.c.prefix < _after(prefix), ~known
-        under = select(blobs.c.prefix, blobs.c.epoch, literal(epoch)).where(*within)
-        connection.execute(insert(stale).from_select(["prefix", "epoch", "since"], under))
 
 
 def log_epoch(book: Book, record: Record, causes: Mapping[bytes, str]) -> None:
@@ -252,6 +118,11 @@ def strike_pending(book: Book, keys: Iterable[Named]) -> None:
         book.drop(_STRIKE, {"struck": key.name})
 
 
+def retire(book: Book, key: Named) -> None:
+    """Add a key that was replaced to those to destroy."""
+    book.add(retiring, [{"name": key.name, "epoch": key.epoch, "key_custody": key.key_custody.value}])
+
+
 def read_retiring(connection: Connection, opened: int) -> list[Named]:
     """Return the keys that were replaced up to an epoch, with the epochs that replaced them."""
     rows = connection.execute(_RETIRING, {"opened": opened})
@@ -261,7 +132,7 @@ def read_retiring(connection: Connection, opened: int) -> list[Named]:
 def read_punctures(connection: Connection, paths: Sequence[bytes]) -> dict[bytes, tuple[int, str]]:
     """Return the epoch and cause of those of these paths that the log has."""
     found: dict[bytes, tuple[int, str]] = {}
-    for chunk in _chunks(paths):
+    for chunk in chunks(paths):
         for row in connection.execute(_PUNCTURED, {"paths": chunk}):
             found[bytes(row.path)] = (row.epoch, row.cause)
     return found
@@ -270,7 +141,7 @@ def read_punctures(connection: Connection, paths: Sequence[bytes]) -> dict[bytes
 def read_epochs(connection: Connection, numbers: Iterable[int]) -> dict[int, Record]:
     """Return these epochs of the log."""
     found: dict[int, Record] = {}
-    for chunk in _chunks(sorted(set(numbers))):
+    for chunk in chunks(sorted(set(numbers))):
         for row in connection.execute(_EPOCHS, {"numbers": chunk}):
             found[row.epoch] = _record(row)
     return found
@@ -306,14 +177,6 @@ def punctured_after(connection: Connection, epoch: int) -> Iterator[tuple[int, i
         yield row.epoch, row.at, row.cause, bytes(row.path)
 
 
-def count(connection: Connection) -> tuple[int, int, int]:
-    """Return how many blobs and bytes the tree takes, and how many old keys wait to be destroyed."""
-    size = select(func.count(), func.coalesce(func.sum(func.length(blobs.c.sealed)), 0)).select_from(blobs)
-    number, total = connection.execute(size).one()
-    waiting = connection.execute(select(func.count()).select_from(retiring)).scalar_one()
-    return number, total, waiting
-
-
 def _record(row: Row[tuple[object, ...]]) -> Record:
     ended = None
     if row.destroyed_at is not None:
@@ -323,30 +186,7 @@ def _record(row: Row[tuple[object, ...]]) -> Record:
     return Record(row.epoch, row.at, bool(row.rotated), old, new, ended)
 
 
-def _is_silence(exc: Exception) -> bool:
-    """Tell a store that only does not answer now from one that is none, or is damaged."""
-    if not isinstance(exc, DBAPIError):
-        return False
-    if isinstance(exc.orig, sqlite3.Error):
-        return getattr(exc.orig, "sqlite_errorcode", 0) & 0xFF in _SILENT
-    return isinstance(exc, OperationalError)
-
-
-def _insert_blobs(connection: Connection, dirty: DirtyBlobs) -> None:
-    epoch = dirty.tree.epoch
-    rows = [{"prefix": prefix, "epoch": epoch, "sealed": sealed} for prefix, sealed in dirty.sealed.items()]
-    connection.execute(insert(blobs), rows)
-
-
-def _after(prefix: bytes) -> bytes:
-    """Return the first bytes that sort after everything with this prefix."""
-    return (
-        (int.from_bytes(prefix) + 1).to_bytes(len(prefix) + 1)[1:]
-        if prefix.strip(b"\xff")
-        else prefix + b"\xff" * 8
-    )
-
-
-def _chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+def chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    """Yield the items in parts that fit into one statement."""
     for start in range(0, len(items), _CHUNK):
         yield items[start : start + _CHUNK]

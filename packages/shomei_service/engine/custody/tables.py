@@ -101,9 +101,8 @@ journal = Table(
 signers = Table(  # signing seeds, each wrapped by a key of its own; never by an epoch key
     "custody_signer",
     metadata,
-    Column("signer_id", String(64), primary_key=True),
+    Column("key_name", String(64), primary_key=True),
     Column("key_custody", String(32), nullable=False),
-    Column("key_name", String(64), nullable=False),
+    Column("number", BigInteger, nullable=False),  # the higher one is to come
     Column("wrapped_seed", LargeBinary, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
 )

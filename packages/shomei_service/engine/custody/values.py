@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from .keytree import Address
 from .providers.protocol import DestroyMethod, Finality, KeyCustody
@@ -72,6 +73,35 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
+class EpochStatus:
+    """One epoch for the operator: how much it punctured, and how its predecessor's key ended."""
+
+    epoch: int
+    at: int
+    punctured: int
+    rotated: bool
+    old_custody: KeyCustody
+    destroyed: Destruction | None
+
+
+class MirrorState(StrEnum):
+    """What a mirror is worth now."""
+
+    CURRENT = "current"
+    BEHIND = "behind"
+    MISSING = "missing"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorStatus:
+    """A mirror, and what it is worth."""
+
+    where: str
+    state: MirrorState
+
+
+@dataclass(frozen=True, slots=True)
 class CustodyStatus:
     """What `custody status` prints: counts and codes."""
 
@@ -79,6 +109,10 @@ class CustodyStatus:
     epoch: int
     key_custody: KeyCustody
     is_development: bool
+    is_file: bool
     blobs: int
     blob_bytes: int
     keys_to_destroy: int
+    keys_named: int
+    epochs: tuple[EpochStatus, ...]
+    mirrors: tuple[MirrorStatus, ...]

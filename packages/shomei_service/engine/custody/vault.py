@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from . import journal, leases, records
+from . import journal, leases, records, roots, telling
 from .epochs import Epochs
 from .faults import BlobMissing, CustodyMismatch
 from .heads import Heads
@@ -15,15 +15,15 @@ from .holders import Elsewhere, Holders, code_of, nowhere
 from .journal import JournalEntry, LogMark
 from .keytree import Address, path, tenant_path
 from .mirrors import MirrorBehind
-from .providers.protocol import Finality, Provider
+from .providers.protocol import Provider
 from .sealing import KEY_BYTES
+from .seeds import CustodySeeds
 from .store import CustodyStore
 from .turnstile import Turnstile
 from .values import CustodyStatus, Destruction, EpochEntry, Puncture, PuncturedAt, Rotated, Seen
 
 RESERVED_ROWS: Final = 256  # a tenant's first rows are its tenant keys: CUSTODY.md §3
 LEASE_ROWS: Final = 1024
-_TENANT_STEPS: Final = len(tenant_path(0))
 _NOTHING_SEEN: Final = Seen()
 
 
@@ -43,6 +43,7 @@ class Custody:
         self._heads: Final = heads
         self._store: Final = heads.store
         self._epochs: Final = Epochs(heads)
+        self.seeds: Final = CustodySeeds(heads)
         self._turnstile: Final = Turnstile[_Request, Destruction](self._destroy_together)
 
     @classmethod
@@ -81,6 +82,7 @@ class Custody:
         custody = cls(Heads(CustodyStore.open(url, mirrors=mirrors), holders, installation_id))
         with custody._or_closed(), custody._turnstile.alone():
             custody._epochs.recover(now)
+            custody.seeds.follow()
         return custody
 
     @staticmethod
@@ -140,30 +142,22 @@ class Custody:
 
     def punctured_at(self, address: Address) -> PuncturedAt | None:
         """Return when and why a leaf, or its whole tenant, was first punctured; None while it lives."""
-        steps = path(address)
         with self._store.reading() as connection:
-            found = records.read_punctures(connection, [steps, steps[:_TENANT_STEPS]])
-            if not found:
-                return None
-            epoch, cause = min(found.values())
-            return PuncturedAt(epoch, records.read_epochs(connection, [epoch])[epoch].at, cause)
+            return telling.punctured_at(connection, address)
 
     def epochs_after(self, epoch: int) -> list[EpochEntry]:
         """Return what was punctured in every later epoch, in order, one entry for each epoch and cause."""
-        groups: dict[tuple[int, int, str], list[bytes]] = {}
         with self._store.reading() as connection:
-            for number, at, cause, steps in records.punctured_after(connection, epoch):
-                groups.setdefault((number, at, cause), []).append(steps)
-        return [_entry(*key, paths) for key, paths in groups.items()]
+            return telling.epochs_after(connection, epoch)
 
-    def status(self) -> CustodyStatus:
-        """Return counts and codes for the operator; nothing secret."""
+    def rotations_after(self, epoch: int) -> list[Rotated]:
+        """Return the later epochs in which somebody asked for a new key, in order."""
         with self._store.reading() as connection:
-            blobs, size, waiting = records.count(connection)
-        about = self.provider.describe()
-        return CustodyStatus(
-            self.installation_id, self.epoch, about.key_custody, about.is_development, blobs, size, waiting
-        )
+            return telling.rotations_after(connection, epoch)
+
+    def status(self, epochs: int = 0) -> CustodyStatus:
+        """Return what there is to know of the store and its newest epochs; nothing secret."""
+        return telling.status(self._heads, epochs)
 
     # Leasing
 
@@ -188,7 +182,7 @@ class Custody:
     def given_out(self) -> Seen:
         """Return what this store has done, in the terms in which another one may be behind it."""
         with self._store.reading() as connection:
-            return leases.given_out(connection, records.read_epoch(connection))
+            return leases.given_out(connection, roots.read_epoch(connection))
 
     # Remembering what a restored database would forget
 
@@ -267,17 +261,9 @@ class Custody:
             raise CustodyMismatch("custody is held by that provider already; nothing was moved")
         with self._turnstile.alone():
             self._epochs.move(goal, now)
-            return self._finished(self.epoch)
-
-    def _finished(self, epoch: int) -> Destruction:
-        with self._store.reading() as connection:
-            return _destruction(records.read_epochs(connection, [epoch])[epoch])
-
-    def rotations_after(self, epoch: int) -> list[Rotated]:
-        """Return the later epochs in which somebody asked for a new key, in order."""
-        with self._store.reading() as connection:
-            found = records.rotations_after(connection, epoch)
-        return [Rotated(one.epoch, one.at, one.old_custody, one.new_custody) for one in found]
+            self.seeds.follow()
+            with self._store.reading() as connection:
+                return telling.destruction(records.read_epochs(connection, [self.epoch])[self.epoch])
 
     def _destroy_together(self, requests: Sequence[_Request]) -> list[Destruction]:
         causes: dict[bytes, str] = {}
@@ -292,26 +278,4 @@ class Custody:
         ]
         with self._store.reading() as connection:
             log = records.read_epochs(connection, newest)
-        return [_destruction(log[number]) for number in newest]
-
-
-def _entry(epoch: int, at: int, cause: str, paths: list[bytes]) -> EpochEntry:
-    leaves = tuple(Address(int.from_bytes(steps)) for steps in paths if len(steps) > _TENANT_STEPS)
-    whole = tuple(int.from_bytes(steps) for steps in paths if len(steps) == _TENANT_STEPS)
-    return EpochEntry(epoch, at, cause, leaves, whole)
-
-
-def _destruction(record: records.Record) -> Destruction:
-    assert record.ended is not None, "an epoch is answered for once its old key is destroyed"  # noqa: S101
-    destroyed, destroyed_at = record.ended
-    is_final = destroyed.finality is Finality.FINAL
-    return Destruction(
-        epoch_before=record.epoch - 1,
-        epoch_after=record.epoch,
-        at=record.at,
-        destroy_method=destroyed.method,
-        finality=destroyed.finality,
-        key_final_at=destroyed_at if is_final and destroyed.final_at is None else destroyed.final_at,
-        destroyed_at=destroyed_at,
-        key_custody=record.old_custody,
-    )
+        return [telling.destruction(log[number]) for number in newest]

@@ -36,6 +36,7 @@ class Schema(StrEnum):
     ACCESS_EXPORT = "shomei.access_export.v1"
     SUBJECT_CLOSURE = "shomei.subject_closure.v1"
     REERASE = "shomei.reerase.v1"
+    KEY_ROTATION = "shomei.key_rotation.v1"
     LOG_RESTART = "shomei.log_restart.v1"
 
 
@@ -287,9 +288,3 @@ def reerase(
         **destruction.fields(),
     }
     return Draft(Schema.REERASE, memory_id, fields)
-
-
-def log_restart(*, previous_origin: str, previous_next_seq: int) -> Draft:
-    """The database came back older than its receipt log; the log goes on under a new origin."""
-    fields: JsonObject = {"previous_origin": previous_origin, "previous_next_seq": previous_next_seq}
-    return Draft(Schema.LOG_RESTART, None, fields)

@@ -61,7 +61,9 @@ _KEYED = _form(r"hmac-sha256:[0-9a-f]{64}")
 _MEMORY = _form(r"lm_[0-9a-f]{32}")
 _ARTIFACT = _form(r"artifact:[0-9a-f]{32}")
 _ORIGIN = _form(r"shomei/[0-9a-f]{32}")
-_CUSTODY = _one_of("ephemeral_test", "dev_local_file", "vault_transit", "kms_aws", "hsm_pkcs11")
+_CUSTODIES: Final = ("ephemeral_test", "dev_local_file", "vault_transit", "kms_aws", "hsm_pkcs11")
+_CUSTODY = _one_of(*_CUSTODIES)
+_KEY_ID = _form(rf"shomei-receipt:[0-9a-f]{{16}}|({'|'.join(_CUSTODIES)}):[0-9]{{1,16}}|ck_[0-9a-f]{{32}}")
 
 _FLAGGED: Final[Mapping[str, Rule]] = {"id": _ARTIFACT, "recallable": lambda value: isinstance(value, bool)}
 _LOG: Final[Mapping[str, Rule]] = {"origin": _ORIGIN, "seq": _integer, "issued_at": _integer}
@@ -148,6 +150,10 @@ _FIELDS: Final[Mapping[str, Rule]] = {
     "disclosure_set_commitment": _KEYED,
     "tombstone_count": _integer,
     "package_digest": _form(r"sha256:[0-9a-f]{64}"),
+    "key_role": _one_of("custody", "signer", "commit"),
+    "old_key_id": _KEY_ID,
+    "new_key_id": _KEY_ID,
+    "new_public_key_hex": _form(r"[0-9a-f]{64}"),
     "previous_origin": _ORIGIN,
     "previous_next_seq": _integer,
 }

@@ -10,8 +10,9 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
-from .governance_tables import metadata
+from . import governance_tables, signing_tables
 
+assert governance_tables.metadata is signing_tables.metadata, "every table is known"  # noqa: S101
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
 
@@ -43,7 +44,7 @@ def upgrade(connection: Connection) -> None:
 
 def drift(connection: Connection) -> list[object]:
     """Return what differs between the database and the tables; empty when they agree."""
-    return list(compare_metadata(MigrationContext.configure(connection), metadata))
+    return list(compare_metadata(MigrationContext.configure(connection), governance_tables.metadata))
 
 
 def is_known(revision: str) -> bool:

@@ -1,0 +1,155 @@
+"""Keys that follow one another, and the receipts that say so. RECEIPTS.md §3, RELIABILITY T-15.
+
+A signer's rotation is begun by making the seed to come. From then on it rolls forward: each tenant's log gets
+a statement, signed by the old key as its last, and the new key signs what follows; when every log has come to
+it the old seed is destroyed. A rotation of custody is done in custody; here each tenant is told.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from .custody import Destruction, Rotated
+from .custody.providers.protocol import Provider
+from .errors import Unsupported
+from .failpoints import failpoint
+from .model import SYSTEM_ACTOR, JsonObject, Tenant, TenantId
+from .parts import Engine
+from .receipts import log_bodies
+from .receipts.bodies import Draft
+from .receipts.signer import ReceiptSigner
+from .store import signing, tenants
+from .store.unit import Unit
+
+LINE: Final = "signer_rotated"
+
+
+@dataclass(frozen=True, slots=True)
+class SignerRotation:
+    """Which key was followed by which."""
+
+    old_id: str
+    new_id: str
+    new_public_key_hex: str
+
+
+def rotate_signer(engine: Engine) -> SignerRotation:
+    """Make a new signing key, let it sign every log from here on, and destroy the old one.
+
+    Raises Unsupported where receipts are not signed, SigningFault when the old key can not sign its last
+    statement: then nothing is lost, and upkeep goes on with it.
+    """
+    signers = engine.signing.signers
+    if signers is None:
+        raise Unsupported("this installation does not sign its receipts")
+    before = signers.read().current
+    signers.prepare()
+    failpoint("rot.mid")
+    engine.signing.refresh()
+    now = engine.signing.current
+    assert now is not None, "what was just prepared is there"  # noqa: S101
+    finish_signer(engine)
+    return SignerRotation(before.signer_id, now.signer_id, now.public_key_hex)
+
+
+def rotate_custody(engine: Engine) -> Destruction:
+    """Move to a fresh epoch key now, and tell every tenant. Raises CustodyUnavailable as an erase does."""
+    destroyed = engine.custody.rotate(now=engine.clock.now())
+    failpoint("rot.mid")
+    state_custody(engine)
+    return destroyed
+
+
+def move_custody(engine: Engine, goal: Provider) -> Destruction:
+    """Put custody's tree under a key of another provider, and tell every tenant; no row is sealed anew."""
+    destroyed = engine.custody.move(goal, now=engine.clock.now())
+    failpoint("rot.mid")
+    state_custody(engine)
+    return destroyed
+
+
+def finish(engine: Engine) -> None:
+    """Finish whatever rotation was begun, here or in another process."""
+    engine.signing.refresh()
+    finish_signer(engine)
+    state_custody(engine)
+
+
+def finish_signer(engine: Engine) -> None:
+    """Bring every log to the newest key, and then destroy the others."""
+    available, signers = engine.signing.available, engine.signing.signers
+    if available is None or signers is None:
+        return
+    new = available.newest
+    with engine.store.snapshot() as connection:
+        behind = signing.not_at(connection, new.signer_id)
+    for tenant_id in behind:
+        with engine.unit(tenant_id) as unit:
+            _bring(engine, unit, new)
+        failpoint("rot.mid")
+    if available.coming is not None:
+        signers.promote()
+        failpoint("rot.mid")
+        engine.signing.refresh()
+
+
+def _bring(engine: Engine, unit: Unit, new: ReceiptSigner) -> None:
+    """State in the tenant's log that another key follows, and let it sign from there on."""
+    tenants.lock(unit)
+    tenant = tenants.get(unit)
+    old_id = signing.latest(unit, tenant.log_origin)
+    if old_id is None or old_id == new.signer_id:
+        return  # another process was first
+    draft = signer_follows(old_id, new)
+    available = engine.signing.available
+    if available is not None and available.find(old_id) is not None:
+        engine.attest(unit, [draft], actor=SYSTEM_ACTOR)
+        tell(engine, unit, old_id, new)
+        engine.signing.begin(unit, tenants.get(unit), new)
+        return
+    # The old seed is gone, as after a restore: the new key has to say it.
+    tell(engine, unit, old_id, new)
+    engine.signing.begin(unit, tenant, new)
+    engine.attest(unit, [draft], actor=SYSTEM_ACTOR)
+
+
+def tell(engine: Engine, unit: Unit, old_id: str, new: ReceiptSigner) -> None:
+    """Let custody remember the new key, so that a restored database lists it when it is retired too."""
+    tenant = tenants.get(unit)
+    codes: dict[str, str | int] = {
+        "origin": tenant.log_origin,
+        "first_seq": tenant.next_seq,
+        "old": old_id,
+        "new": new.signer_id,
+        "key": new.public_key_hex,
+    }
+    engine.journal(unit, LINE, codes=codes)
+
+
+def signer_follows(old_id: str, new: ReceiptSigner) -> Draft:
+    """Return the statement that one signing key follows another."""
+    more: JsonObject = {"new_public_key_hex": new.public_key_hex}
+    return log_bodies.key_rotation(role="signer", old=old_id, new=new.signer_id, more=more)
+
+
+def state_custody(engine: Engine) -> None:
+    """Give every tenant its receipt of each rotation of custody since the last it has one of."""
+    with engine.store.snapshot() as connection:
+        rotations = engine.custody.rotations_after(signing.least_stated(connection))
+        everyone = tenants.everyone(connection) if rotations else []
+    for tenant in everyone:
+        _state(engine, tenant, rotations)
+
+
+def _state(engine: Engine, tenant: Tenant, rotations: list[Rotated]) -> None:
+    with engine.unit(TenantId(tenant.tenant_id)) as unit:
+        tenants.lock(unit)
+        stated = signing.stated(unit)
+        owed = [one for one in rotations if one.epoch > stated and one.at >= tenant.created_at]
+        engine.attest(unit, [_custody_follows(one) for one in owed], actor=SYSTEM_ACTOR)
+        signing.set_stated(unit, max(stated, rotations[-1].epoch))
+    failpoint("rot.mid")
+
+
+def _custody_follows(rotated: Rotated) -> Draft:
+    old = f"{rotated.old_custody}:{rotated.epoch - 1}"
+    return log_bodies.key_rotation(role="custody", old=old, new=f"{rotated.new_custody}:{rotated.epoch}")

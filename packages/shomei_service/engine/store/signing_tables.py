@@ -1,0 +1,25 @@
+"""The tables of signing keys and rotations, as they stand after the newest migration."""
+
+from sqlalchemy import BigInteger, Column, String, Table
+
+from .tables import metadata, of_tenant, tenant_key
+
+signing_ranges = Table(
+    "signing_ranges",
+    metadata,
+    Column("tenant_id", String(32), nullable=False),
+    Column("origin", String(64), nullable=False),
+    Column("first_seq", BigInteger, nullable=False),
+    Column("signer_id", String(40), nullable=False),
+    Column("public_key_hex", String(64), nullable=False),
+    tenant_key("origin", "first_seq"),
+    of_tenant(),
+)
+stated_rotations = Table(  # of custody: the newest epoch whose rotation the tenant has a receipt of
+    "stated_rotations",
+    metadata,
+    Column("tenant_id", String(32), nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    tenant_key(),
+    of_tenant(),
+)
