@@ -206,8 +206,4 @@ def as_report(found: Witnessed) -> dict[str, object]:
 
 
 def _inert(name: str) -> str:
-    return (
-        "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in name)
-        .encode("ascii", "backslashreplace")
-        .decode()
-    )
+    return name.encode("unicode_escape").decode()

@@ -190,6 +190,7 @@ EXAMPLES: dict[str, dict[str, object]] = {
         "access_export",
         export_id="exp_" + "ad" * 16,
         subject_pseudonym=SUBJECT,
+        as_of_seq=3,
         record_count=4,
         record_set_commitment=COMMITMENT,
         artifacts=[{"id": ARTIFACT, "recallable": False}],

@@ -1,4 +1,4 @@
-"""Which lines became which memories, so that a repeated import takes nothing twice. docs/spec/export.md §9."""
+"""Which lines became which memories: a repeated import takes nothing twice. docs/spec/export.md §9."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
