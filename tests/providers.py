@@ -131,7 +131,11 @@ class Token(Custodian):
     @contextmanager
     def restored(self, snapshot: Path) -> Generator[Provider]:
         """Yield what asks the copied token in a process of its own: a module is set up once a process."""
-        yield _AnotherProcess(snapshot, self.module)  # type: ignore[misc]
+        another = _AnotherProcess(snapshot, self.module)
+        try:
+            yield another  # type: ignore[misc]
+        finally:
+            another.stop()
 
 
 @dataclass
@@ -240,42 +244,49 @@ class Aws(Custodian):
         self.server.elapse(days)
 
 
-@dataclass(frozen=True)
 class _AnotherProcess:
     """A copied token, asked from a process that has nothing to do with this one."""
 
-    configuration: Path
-    module: Path
+    def __init__(self, configuration: Path, module: Path) -> None:
+        path = os.pathsep.join([str(_ROOT), str(_ROOT / "packages")])
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.providers", str(module)],
+            cwd=_ROOT,
+            env={**os.environ, "SOFTHSM2_CONF": str(configuration), "PYTHONPATH": path},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def unwrap(self, handle: Handle, blob: bytes, aad: bytes) -> bytes:
         """Return what was wrapped, or raise as the provider does there."""
-        asked = json.dumps([str(self.module), handle, blob.hex(), aad.hex()])
-        path = os.pathsep.join([str(_ROOT), str(_ROOT / "packages")])
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.providers"],
-            input=asked,
-            cwd=_ROOT,
-            env={**os.environ, "SOFTHSM2_CONF": str(self.configuration), "PYTHONPATH": path},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        if done.stdout == "gone":
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([handle, blob.hex(), aad.hex()]) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline().strip()
+        if answer == "gone":
             raise KeyGone("the copied token does not have the key")
-        if done.stdout == "other":
+        if answer == "other":
             raise IntegrityFault("the copied token's key does not open this")
-        return bytes.fromhex(done.stdout)
+        return bytes.fromhex(answer)
+
+    def stop(self) -> None:
+        """End the process."""
+        self._process.communicate()
 
 
-def _answer() -> str:
-    module, handle, blob, aad = json.loads(sys.stdin.read())
+def _answer_all(module: str) -> None:
     provider = Pkcs11(TokenPlace(Path(module), TOKEN), lambda: softhsm.PIN)
-    try:
-        return provider.unwrap(Handle(handle), bytes.fromhex(blob), bytes.fromhex(aad)).hex()
-    except KeyGone:
-        return "gone"
-    except IntegrityFault:
-        return "other"
+    for line in sys.stdin:
+        handle, blob, aad = json.loads(line)
+        try:
+            answer = provider.unwrap(Handle(handle), bytes.fromhex(blob), bytes.fromhex(aad)).hex()
+        except KeyGone:
+            answer = "gone"
+        except IntegrityFault:
+            answer = "other"
+        print(answer, flush=True)
 
 
 class Machines:
@@ -356,4 +367,4 @@ def custodian(request: pytest.FixtureRequest, machines: Machines) -> Custodian:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(_answer())
+    _answer_all(sys.argv[1])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from shomei_service.engine.custody import Address, Custody, Puncture, Punctured, Seen, address
+from shomei_service.engine.custody import Address, Custody, KeyGone, Puncture, Punctured, Seen, address
 from shomei_service.engine.custody.blob import Blob, Draft, Link
 from shomei_service.engine.custody.keytree import path
 from shomei_service.engine.custody.providers.local_file import LocalFile
@@ -75,9 +75,12 @@ def leaves(custody: Custody, rows: Iterable[int], tenant: int = 1) -> dict[int, 
 
 
 class Attacker:
-    """Holds any number of custody stores and key directories, and combines all of them."""
+    """Holds any number of custody stores and key directories, combines them, and may ask every provider."""
 
-    def __init__(self, stores: Iterable[Home], key_dirs: Iterable[Path]) -> None:
+    def __init__(
+        self, stores: Iterable[Home], key_dirs: Iterable[Path] = (), providers: Iterable[Provider] = ()
+    ) -> None:
+        self.providers = list(providers)
         self.keys = {entry.name: entry.read_bytes() for place in key_dirs for entry in place.glob("*.key")}
         self.wrapped: set[tuple[int, str, bytes]] = set()
         self.blobs: dict[tuple[bytes, int], set[bytes]] = {}
@@ -110,6 +113,11 @@ class Attacker:
             try:
                 yield open_sealed(key, wrapped, aad)
             except IntegrityFault:
+                continue
+        for provider in self.providers:
+            try:
+                yield provider.unwrap(Handle(name), wrapped, aad)
+            except (KeyGone, IntegrityFault):
                 continue
 
     def _walk(self, leaf: Address, link: Link) -> bytes | None:

@@ -89,10 +89,8 @@ def _connected(place: KmsPlace, failures: tuple[type[Exception], ...]) -> _Clien
         connect_timeout=place.timeout_s, read_timeout=place.timeout_s, retries={"total_max_attempts": 1}
     )
     try:
-        return (
-            _imported("boto3")
-            .session.Session()
-            .client("kms", region_name=place.region, endpoint_url=place.endpoint_url, config=config)
+        return _imported("boto3").client(
+            "kms", region_name=place.region, endpoint_url=place.endpoint_url, config=config
         )
     except failures as exc:
         raise StartRefused("SHOMEI_AWS_REGION or the AWS configuration is not one to connect with") from exc
