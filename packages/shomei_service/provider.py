@@ -52,6 +52,14 @@ def initialised(settings: Settings) -> Provider:
     return _allowed(settings, _provider(settings, create=True))
 
 
+def goal(settings: Settings, kind: CustodyKind) -> Provider:
+    """Return the provider that custody is to be moved to, made ready; otherwise as `opened`."""
+    moved = settings.model_copy(update={"custody": kind})
+    is_there = kind is CustodyKind.LOCAL_FILE and is_described(settings, kind)
+    _require_no_files_in_production(moved)
+    return _allowed(moved, _provider(moved, create=not is_there))
+
+
 def require_reachable(settings: Settings) -> None:
     """Ask a provider elsewhere something, before anything is made here; raise what it fails with."""
     _require_no_files_in_production(settings)

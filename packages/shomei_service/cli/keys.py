@@ -1,4 +1,4 @@
-"""`shomei keys create|list|revoke` and `shomei signer show`."""
+"""`shomei keys create|list|revoke`."""
 
 import argparse
 from typing import Any
@@ -21,11 +21,6 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     revoke.add_argument("key_id", help="the 16 hex digits between shm_ and the second underscore")
     revoke.add_argument("--tenant")
     revoke.set_defaults(run=run_revoke)
-    signer = commands.add_parser("signer", help="show who signs receipts")
-    signer_actions = signer.add_subparsers(dest="action", required=True, metavar="ACTION")
-    signer_actions.add_parser("show", help="print the pin and the signer's id").set_defaults(
-        run=run_signer_show
-    )
 
 
 def run_create(parsed: argparse.Namespace) -> dict[str, Any]:
@@ -64,12 +59,3 @@ def run_revoke(parsed: argparse.Namespace) -> dict[str, Any]:
     with opened() as engine:
         access.revoke_key(engine, chosen_tenant(engine, parsed.tenant), parsed.key_id)
     return {"key_id": parsed.key_id, "state": "revoked"}
-
-
-def run_signer_show(_: argparse.Namespace) -> dict[str, Any]:
-    """Show the pin."""
-    with opened() as engine:
-        signer = engine.signer
-    if signer is None:
-        return {"signer": "none"}
-    return {"signer_id": signer.signer_id, "pin": signer.public_key_hex}

@@ -253,7 +253,7 @@ def _artifact_acknowledged(_: Engine, unit: Unit, line: JournalEntry) -> None:
 
 def _signer_rotated(_: Engine, unit: Unit, line: JournalEntry) -> None:
     """List the key in the log that the restore ended; in the present log the rotation itself says it."""
-    origin = str(line.codes["origin"])
+    origin = rotation.ORIGIN + str(line.codes["log"])
     if origin != tenants.get(unit).log_origin:
         new, key = str(line.codes["new"]), str(line.codes["key"])
         signing.begin(unit, Range(origin, int(line.codes["first_seq"]), new, key))

@@ -21,6 +21,7 @@ from .store import signing, tenants
 from .store.unit import Unit
 
 LINE: Final = "signer_rotated"
+ORIGIN: Final = "shomei/"  # what the journal's words leave out of a log's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ def tell(engine: Engine, unit: Unit, old_id: str, new: ReceiptSigner) -> None:
     """Let custody remember the new key, so that a restored database lists it when it is retired too."""
     tenant = tenants.get(unit)
     codes: dict[str, str | int] = {
-        "origin": tenant.log_origin,
+        "log": tenant.log_origin.removeprefix(ORIGIN),
         "first_seq": tenant.next_seq,
         "old": old_id,
         "new": new.signer_id,
