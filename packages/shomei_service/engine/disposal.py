@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from . import aftermath, policy
 from .custody import Destruction
 from .destruction import destroy, expected, stated
-from .errors import ErasurePending, Fault
+from .errors import CustodyUnavailable, ErasurePending, Fault
 from .failpoints import failpoint
 from .model import (
     CARRIED,
@@ -77,11 +77,21 @@ def new_intent(
     return Intent(intent_id, cause, basis, actor, engine.clock.now(), successor_id)
 
 
-def intend(engine: Engine, unit: Unit, intent: Intent, rows: Sequence[RowFacts]) -> None:
+def intend(
+    engine: Engine,
+    unit: Unit,
+    intent: Intent,
+    rows: Sequence[RowFacts],
+    *,
+    unless: CustodyUnavailable | None = None,
+) -> None:
     """Take the rows out of recall for good, durably once the unit commits (E1).
 
     The receipt is drafted and screened and the signer is probed first: after this there is no way back.
+    Raises `unless`, what custody failed with before the unit was opened, if anything is to be erased.
     """
+    if rows and unless is not None:
+        raise unless
     engine.probe_signer()
     commitments = engine.commitments(tenants.get(unit))
     pending = expected(engine, intent.created_at)

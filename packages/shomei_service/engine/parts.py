@@ -11,7 +11,7 @@ from .custody import Address, Custody, address
 from .custody.journal import WITHDRAWN
 from .custody.sealing import commitment_key
 from .duties import Duties
-from .errors import Fault
+from .errors import CustodyUnavailable, Fault
 from .indexes import Indexes, Keep
 from .model import Attested, Clock, JsonObject, Tenant, TenantId, new_id
 from .recall.embedder import Embedder, EmbedderFault
@@ -177,6 +177,14 @@ class Engine:
     def probe_signer(self) -> None:
         """Raise SigningFault if the signer cannot sign; asked before anything is destroyed."""
         self.signing.probe()
+
+    def custody_failure(self) -> CustodyUnavailable | None:
+        """Return why no key could be destroyed now, if so; to be asked with no lock held: it may take long."""
+        try:
+            self.custody.require_usable()
+        except CustodyUnavailable as exc:
+            return exc
+        return None
 
     @property
     def key_custody(self) -> str:

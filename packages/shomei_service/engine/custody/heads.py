@@ -8,13 +8,13 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from ..errors import IntegrityFault
+from ..errors import CustodyUnavailable, IntegrityFault
 from . import leases, roots
 from .faults import CustodyMismatch, KeyGone, RecordAltered
 from .holders import Holders
 from .keytree import BlobName, DirtyBlobs, KeyTree, address
 from .ledger import Book, ledger_key, require_kept
-from .providers.protocol import Handle
+from .providers.protocol import Handle, KeyState
 from .roots import Head
 from .sealing import bind
 from .store import CustodyStore
@@ -91,6 +91,23 @@ class Heads:
                 return leases.given_out(connection, head.epoch)
         finally:
             mirror.close()
+
+    def require_usable(self) -> None:
+        """Raise CustodyUnavailable unless store and provider answer, and the head's key can be used now."""
+        failed_at = -1
+        while True:
+            with self.store.reading() as connection:
+                head = records.read_head(connection)
+            provider = self.holders.find(head.key_custody)
+            state = KeyState.GONE if provider is None else provider.state(head.key_name)
+            if state is KeyState.ACTIVE:
+                return
+            if head.epoch == failed_at:
+                break
+            failed_at = head.epoch  # another process may have moved the head since it was read
+        if state is KeyState.PENDING:
+            raise CustodyUnavailable("the current epoch key is being deleted: cancel that at once, or lose all")
+        raise CustodyUnavailable("the provider no longer has the current epoch key; do not stop the service")
 
     def refresh(self) -> bool:
         """Take up the newest head if another process moved it; return whether it had moved."""

@@ -140,6 +140,10 @@ class Custody:
         """Take up the newest head if another process moved it; return whether it had moved."""
         return self._heads.refresh()
 
+    def require_usable(self) -> None:
+        """Raise CustodyUnavailable unless an epoch could be ended now: nothing has begun yet. RELIABILITY T-11."""
+        self._heads.require_usable()
+
     def punctured_at(self, address: Address) -> PuncturedAt | None:
         """Return when and why a leaf, or its whole tenant, was first punctured; None while it lives."""
         with self._store.reading() as connection:

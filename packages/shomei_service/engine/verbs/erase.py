@@ -24,7 +24,7 @@ def erase(
     """Destroy the memory's key and return the signed proof; with `cascade`, what was derived from it too.
 
     Raises NotFound, also when already erased; Held under a legal hold; Blocked when the subject opposed
-    erasure; ErasurePending when it has begun and will finish by itself.
+    erasure; CustodyUnavailable when nothing was begun; ErasurePending when it has, and will finish by itself.
     """
     caller.require(Scope.ADMIN)
     with (

@@ -120,6 +120,7 @@ def plan(engine: Engine, caller: Caller, user_id: str) -> Plan:
 
 def _request(engine: Engine, caller: Caller, user_id: str, intent: Intent) -> _Request | None:
     """Make the request durable; None if the same call came first, or erasures under way had to end first."""
+    failure = engine.custody_failure()
     with engine.unit(caller.tenant) as unit:
         if retries.recall(engine, unit, caller) is not None:
             return None
@@ -131,7 +132,7 @@ def _request(engine: Engine, caller: Caller, user_id: str, intent: Intent) -> _R
             _record(engine, unit, intent, matched)
             # 3. What is held leaves recall and is owed; what is not is on its way out.
             restricted, owed = deferral.defer(engine, unit, matched.held, intent.cause, actor=caller.actor)
-            disposal.intend(engine, unit, intent, matched.going)
+            disposal.intend(engine, unit, intent, matched.going, unless=failure)
             _tell(engine, unit, intent, matched)
             request = _Request(matched, list(restricted.values()), sorted(owed.values()))
             retries.keep(engine, unit, caller, _kept(intent, request))

@@ -61,13 +61,14 @@ def update(engine: Engine, caller: Caller, memory_id: str, text: str) -> Updated
             actor=caller.actor,
             successor_id=successor.row.memory_id,
         )
+        failure = engine.custody_failure()
         with engine.unit(caller.tenant) as unit:
             again = retries.recall(engine, unit, caller)
             if again is None:
                 # 2. Ask again under the lock, then store the successor where nobody sees it yet.
                 row = _require_updatable(engine, unit, memories.lock(unit, memory_id))
                 _store_pending(unit, row, successor)
-                disposal.intend(engine, unit, intent, [row])
+                disposal.intend(engine, unit, intent, [row], unless=failure)
                 successor_id = successor.row.memory_id
                 begun: JsonObject = {"intent": intent_id, "ids": [row.memory_id], "successor": successor_id}
                 retries.keep(engine, unit, caller, begun, about=[successor_id])
