@@ -5,6 +5,7 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from .audit import Audit
 from .custody import Address, Custody, address
@@ -27,6 +28,7 @@ from .signing import Signing, signed
 from .store import receipts, tenants
 from .store.receipts import ReceiptRow
 from .store.unit import Store, Unit
+from .turnstile import Turnstile
 
 _MARK_EVERY_S = 5  # RECEIPTS.md §2: how far custody's log marks may lag behind
 _QUERIES_KEPT = 2048  # 3 MiB of vectors
@@ -76,6 +78,7 @@ class Engine:
         self.indexes = Indexes(store, self.rows, embedder, options.indexes)
         self.slots = Slots(custody)
         self.flights = Flights()
+        self.entrances = Entrances()
         self.duties = Duties(store, clock)
         self.audit = Audit(store, clock, strict=options.strict_audit)
         self.wake = threading.Event()  # there is something to tend
@@ -255,6 +258,19 @@ class Slots:
                 self._leased[tenant_number] = block
                 row = next(block)
             return address(tenant_number, row)
+
+
+class Entrances:
+    """Where memories that arrive together at one tenant are admitted together."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: dict[TenantId, Turnstile[Any, Any]] = {}
+
+    def of(self, tenant: TenantId) -> Turnstile[Any, Any]:
+        """Return the tenant's entrance."""
+        with self._lock:
+            return self._of.setdefault(tenant, Turnstile[Any, Any]())
 
 
 class Flights:

@@ -40,6 +40,10 @@ class Unit:
     tenant: TenantId
     journaled: list[int] = field(default_factory=list[int])
 
+    def part(self) -> AbstractContextManager[object]:
+        """Return a part of the transaction that, when it fails, is undone alone."""
+        return self.connection.begin_nested()
+
 
 class Store:
     """The database, opened: by `create` or as `existing`, never by guessing which of the two is meant."""

@@ -1,15 +1,18 @@
 """Remember: store new memories, each sealed under its own key. CONTRACT.md §1, SEMANTICS.md §5."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from .. import admission, limits, policy, retries
-from ..errors import Invalid
+from ..admission import Admission
+from ..errors import EgressFault, IntegrityFault, Invalid, Refusal, SigningFault
 from ..failpoints import failpoint
-from ..model import Added, Caller, MemoryId, NewMemory, Scope
+from ..model import Added, Caller, MemoryId, NewMemory, Scope, TenantId
 from ..parts import Engine
 from ..receipts import bodies
 from ..store import memories, receipts, restrictions, tenants
 from ..store.unit import Unit
+from ..turnstile import Turnstile
 
 
 def add(engine: Engine, caller: Caller, new: NewMemory) -> Added:
@@ -32,19 +35,48 @@ def add_batch(engine: Engine, caller: Caller, news: Sequence[NewMemory]) -> list
         tenant = tenants.get(unit)
     # 1. Seal before the transaction: it is work that no other writer should wait for.
     admissions = [admission.prepare(engine, tenant, new) for new in news]
-    # 2. Rows and receipts become true together.
-    with engine.unit(caller.tenant) as unit:
-        again = retries.recall(engine, unit, caller)
-        if again is not None:
-            return _again(engine, unit, retries.ids(again["ids"]))
-        added = admission.admit(engine, unit, admissions, actor=caller.actor)
-        ids = [one.memory_id for one in added]
-        retries.keep(engine, unit, caller, {"ids": [*ids]}, about=ids)
-        failpoint("add.before_commit")
-    failpoint("add.after_commit")
+    # 2. Rows and receipts become true together, in one transaction with whoever arrives meanwhile.
+    entrance: Turnstile[_Arrival, list[Added]] = engine.entrances.of(caller.tenant)
+    added = entrance.enter(
+        _Arrival(caller, admissions), lambda arrived: _admit_together(engine, caller.tenant, arrived)
+    )
     # 3. Vectors and the log's mark follow in the background; the words are findable now.
     engine.embed_now.set()
     return added
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """One caller's sealed memories, to be stored all or none."""
+
+    caller: Caller
+    admissions: list[Admission]
+
+
+def _admit_together(
+    engine: Engine, tenant: TenantId, arrived: Sequence[_Arrival]
+) -> list[list[Added] | Exception]:
+    """Admit every arrival in one transaction; what is refused is undone alone."""
+    with engine.unit(tenant) as unit:
+        answers = [_admit(engine, unit, arrival) for arrival in arrived]
+        failpoint("add.before_commit")
+    failpoint("add.after_commit")
+    return answers
+
+
+def _admit(engine: Engine, unit: Unit, arrival: _Arrival) -> list[Added] | Exception:
+    caller = arrival.caller
+    try:
+        with unit.part():
+            again = retries.recall(engine, unit, caller)
+            if again is not None:
+                return _again(engine, unit, retries.ids(again["ids"]))
+            added = admission.admit(engine, unit, arrival.admissions, actor=caller.actor)
+            ids = [one.memory_id for one in added]
+            retries.keep(engine, unit, caller, {"ids": [*ids]}, about=ids)
+            return added
+    except (Refusal, IntegrityFault, EgressFault, SigningFault) as exc:
+        return exc
 
 
 def _again(engine: Engine, unit: Unit, ids: Sequence[MemoryId]) -> list[Added]:
