@@ -1,4 +1,4 @@
-"""What runs where, proven in fresh interpreters: relay and verifier load no engine."""
+"""T-38: what runs where, proven in fresh interpreters: relay and verifier load no engine."""
 
 import subprocess
 import sys

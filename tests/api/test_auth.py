@@ -1,4 +1,4 @@
-"""Odd Authorization headers, on a real socket (DEV-33)."""
+"""Odd Authorization headers, on a real socket (DEV-33, T-34)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A path means what it spells, and nothing else (DEV-30): on the wire, under both HTTP parsers."""
+"""A path means what it spells, and nothing else (DEV-30, T-30): on the wire, under both HTTP parsers."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Too much is 429 with a time to come back at, for whoever asks too much and for nobody else."""
+"""Too much is 429 with a time to come back at, for whoever asks too much and for nobody else (T-34)."""
 
 from typing import Any
 

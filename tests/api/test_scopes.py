@@ -1,4 +1,4 @@
-"""Every route against every kind of caller, from the route table itself."""
+"""T-35: every route against every kind of caller, from the route table itself."""
 
 import pytest
 

@@ -4,8 +4,9 @@ import asyncio
 import fcntl
 import sys
 import termios
-from typing import Final
+from typing import Final, cast
 
+from httptools import HttpRequestParser
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -21,6 +22,7 @@ _HEAD_OCTETS: Final = 16 * 1024
 _HEAD_FIELDS: Final = 64
 _KEY_OCTETS: Final = 64 * 1024 + 64  # of Authorization alone, so that an odd key is a 401 and not a mystery
 _SILENT_OCTETS: Final = 128 * 1024  # more than a whole head: what may arrive without becoming head or body
+_UNREAD_OCTETS: Final = 16 * 1024 * 1024  # who sends the largest body first and reads then sees its refusal
 _READ_OCTETS: Final = 16 * 1024  # what a client takes of an answer in WRITE_SECONDS, or the rest of it
 
 _REFUSALS: Final = {
@@ -49,6 +51,7 @@ class Connection(HttpToolsProtocol):
     _octets = 0
     _key_octets = 0
     _silent = 0
+    _unread = 0
     _answers = 0
     _refusal = 400
     _timer: asyncio.TimerHandle | None = None
@@ -86,7 +89,7 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Start counting a request's head."""
         super().on_message_begin()
-        self._octets = self._key_octets = self._silent = 0
+        self._octets = self._key_octets = self._silent = self._unread = 0
         self._in_head = True
         self._expect_head()
 
@@ -114,14 +117,19 @@ class Connection(HttpToolsProtocol):
         """
         self._head_arrived()
         self._in_head = False
-        if self.parser.get_http_version() not in _VERSIONS or not self.url.startswith(b"/"):
+        version = cast(HttpRequestParser, self.parser).get_http_version()
+        if version not in _VERSIONS or not self.url.startswith(b"/"):
             raise _Refused
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of the body."""
+        """Take a piece of the body, or let it pass when it has its answer; but not for ever."""
         self._silent = 0
         super().on_body(body)
+        if self.cycle.response_complete:
+            self._unread += len(body)
+            if self._unread > _UNREAD_OCTETS:
+                self.transport.close()
 
     def on_response_complete(self) -> None:
         """Go on with the next request, and see that this answer is taken."""
