@@ -182,7 +182,7 @@ class Engine:
         self.signing.probe()
 
     def custody_failure(self) -> CustodyUnavailable | None:
-        """Return why no key could be destroyed now, if so; to be asked with no lock held: it may take long."""
+        """Return why no key could be destroyed now, if so. Ask with no lock held: it may take long."""
         try:
             self.custody.require_usable()
         except CustodyUnavailable as exc:

@@ -97,7 +97,7 @@ class Heads:
         failed_at = -1
         while True:
             with self.store.reading() as connection:
-                head = records.read_head(connection)
+                head = roots.read_head(connection)
             provider = self.holders.find(head.key_custody)
             state = KeyState.GONE if provider is None else provider.state(head.key_name)
             if state is KeyState.ACTIVE:
@@ -106,7 +106,7 @@ class Heads:
                 break
             failed_at = head.epoch  # another process may have moved the head since it was read
         if state is KeyState.PENDING:
-            raise CustodyUnavailable("the current epoch key is being deleted: cancel that at once, or lose all")
+            raise CustodyUnavailable("the current epoch key is being deleted: cancel that, or lose all")
         raise CustodyUnavailable("the provider no longer has the current epoch key; do not stop the service")
 
     def refresh(self) -> bool:

@@ -141,7 +141,7 @@ class Custody:
         return self._heads.refresh()
 
     def require_usable(self) -> None:
-        """Raise CustodyUnavailable unless an epoch could be ended now: nothing has begun yet. RELIABILITY T-11."""
+        """Raise CustodyUnavailable unless an epoch could be ended now. RELIABILITY T-11."""
         self._heads.require_usable()
 
     def punctured_at(self, address: Address) -> PuncturedAt | None:

@@ -24,7 +24,7 @@ def erase(
     """Destroy the memory's key and return the signed proof; with `cascade`, what was derived from it too.
 
     Raises NotFound, also when already erased; Held under a legal hold; Blocked when the subject opposed
-    erasure; CustodyUnavailable when nothing was begun; ErasurePending when it has, and will finish by itself.
+    erasure; CustodyUnavailable when nothing was begun; ErasurePending when it was, and will finish by itself.
     """
     caller.require(Scope.ADMIN)
     with (
@@ -36,6 +36,7 @@ def erase(
             engine, intent_id, cause=Cause.DELETE_REQUEST, basis=basis, actor=caller.actor
         )
         derived_intent = replace(intent, intent_id=derived_intent_id, cause=Cause.DERIVED_CASCADE)
+        failure = engine.custody_failure()
         with engine.unit(caller.tenant) as unit:
             again = retries.recall(engine, unit, caller)
             # 1. Lock first: a hold must not arrive between the question and the act.
@@ -50,7 +51,7 @@ def erase(
                 policy.require_erasable(restrictions.grounds_of(unit, row.memory_id), basis)
                 if cascade:
                     derived = _intend_derived(engine, unit, row, derived_intent)
-                disposal.intend(engine, unit, intent, [row])
+                disposal.intend(engine, unit, intent, [row], unless=failure)
                 going = [row.memory_id]
                 kept: JsonObject = {"intent": intent_id, "ids": [*going]}
                 retries.keep(engine, unit, caller, kept)
