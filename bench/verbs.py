@@ -6,9 +6,6 @@ Times that wait for the disk stand beside the disk's own: C is one synced SQLite
 """
 
 import json
-import os
-import platform
-import sqlite3
 import statistics
 import sys
 import tempfile
@@ -18,6 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench._machine import LEAST_IDLE, commit_ms, described, idle_share
 from shomei_service.engine.model import NewMemory
 from shomei_service.engine.upkeep import purge
 from shomei_service.engine.verbs.add import add, add_batch
@@ -28,36 +26,7 @@ from tests.fakes import House, new_home
 RESULTS = Path(__file__).parent / "results" / "verbs.json"
 ROWS = 10_000
 DELETES = 60
-LEAST_IDLE = 0.6
 FORGET_S, STALL_MS, DELETE_COMMITS, DELETE_EXTRA_MS = 2.5, 300.0, 9.0, 3.0
-
-
-def commit_ms(folder: Path, times: int = 100) -> float:
-    """Return the median of one synced SQLite commit, in milliseconds."""
-    connection = sqlite3.connect(folder / "c.db", isolation_level=None)
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("CREATE TABLE t (x BLOB)")
-    spent: list[float] = []
-    for _ in range(times):
-        began = time.perf_counter()
-        connection.execute("INSERT INTO t VALUES (randomblob(500))")
-        spent.append((time.perf_counter() - began) * 1000)
-    connection.close()
-    return statistics.median(spent)
-
-
-def idle_share(seconds: float = 1.0) -> float:
-    """Return how idle the machine is, as a share of all its processors."""
-
-    def read() -> tuple[int, int]:
-        fields = [int(one) for one in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
-        return fields[3] + fields[4], sum(fields)
-
-    idle, total = read()
-    time.sleep(seconds)
-    later_idle, later_total = read()
-    return (later_idle - idle) / max(1, later_total - total)
 
 
 def deletes_ms(house: House) -> list[float]:
@@ -106,7 +75,6 @@ def main() -> int:
         with new_home(folder).opened() as house:
             delete = statistics.median(deletes_ms(house))
             seconds, stall, adds = forget_beside_adds(house)
-        (folder / "c.db").unlink()
         commit = (before + commit_ms(folder)) / 2
     delete_bar = DELETE_COMMITS * commit + DELETE_EXTRA_MS
     rows = [
@@ -122,7 +90,7 @@ def main() -> int:
         "idle": round(idle, 2),
         "commit_ms": round(commit, 3),
         "rows": [{"what": name, "value": round(value, 2), "bar": round(bar, 2)} for name, value, bar in rows],
-        "machine": {"python": platform.python_version(), "cores": os.cpu_count()},
+        "machine": described(),
     }
     RESULTS.write_text(json.dumps(result, indent=2) + "\n")
     if idle < LEAST_IDLE:
