@@ -15,6 +15,7 @@ from .unit import Store
 Progress = Callable[[int, int], None]
 
 _PAGES: Final = 4096  # copied between two reports: 16 MiB
+_NO_DATABASE: Final = {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}
 _LOGS: Final = ("-wal", "-shm", "-journal")
 
 
@@ -38,6 +39,8 @@ def copy(source: Path, target: Path, progress: Progress) -> None:
         _sync(target.parent)
     except BaseException as exc:
         target.unlink(missing_ok=True)
+        if getattr(exc, "sqlite_errorcode", 0) & 0xFF in _NO_DATABASE:
+            raise StartRefused("the file is no database, or it is damaged; take another backup") from exc
         if isinstance(exc, OSError | sqlite3.Error):
             raise StorageUnavailable("the copy was not finished, and is removed") from exc
         raise
