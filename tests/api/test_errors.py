@@ -6,7 +6,16 @@ from collections.abc import Iterator
 import pytest
 
 from shomei_service.api import errors
-from shomei_service.engine.errors import ConfirmRequired, EngineError, Fault, Held, Invalid, NotFound, Refusal
+from shomei_service.engine.errors import (
+    ConfirmRequired,
+    EngineError,
+    Fault,
+    Held,
+    Invalid,
+    NotFound,
+    Refusal,
+    RowDamaged,
+)
 
 # SEMANTICS.md §20: the whole vocabulary, stable for ever.
 CODES = {
@@ -20,6 +29,7 @@ CODES = {
     "not_found",
     "held",
     "blocked",
+    "integrity_error",
     "confirm_required",
     "erasure_in_progress",
     "erasure_pending",
@@ -64,7 +74,8 @@ def test_every_error_has_a_status(kind: type[EngineError]) -> None:
     if issubclass(kind, Refusal):
         assert kind in errors.STATUS  # a new refusal is a new line in the contract
     else:
-        assert errors.status_of(instance(kind)) in {500, 503}
+        # What is damaged is one memory: it answers for itself, like any state that forbids reading it.
+        assert errors.status_of(instance(kind)) in ({409} if kind is RowDamaged else {500, 503})
 
 
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.__name__)

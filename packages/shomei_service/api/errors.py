@@ -74,6 +74,7 @@ STATUS: Final[Mapping[type[EngineError], int]] = {
     TooSlow: 408,
     errors.Blocked: 409,
     errors.ErasureInProgress: 409,
+    errors.RowDamaged: 409,
     errors.ConfirmRequired: 409,
     errors.IdempotencyInFlight: 409,
     errors.TooLarge: 413,
@@ -90,7 +91,7 @@ STATUS: Final[Mapping[type[EngineError], int]] = {
     errors.ErasurePending: 503,
     errors.AuditUnavailable: 503,
     Busy: 503,
-    Fault: 500,  # IntegrityFault, SigningFault, EgressFault, and whatever custody keeps to itself
+    Fault: 500,  # any other IntegrityFault, SigningFault, EgressFault, and whatever custody keeps to itself
 }
 
 _HEADERS: Final[Mapping[int, tuple[tuple[bytes, bytes], ...]]] = {

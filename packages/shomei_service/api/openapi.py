@@ -24,8 +24,8 @@ _DESCRIPTIONS: Final = {
     403: "The key's scope does not reach this action.",
     404: "Unknown, another tenant's or already erased: one answer for the three.",
     408: "The body did not arrive in time.",
-    409: "Restricted, without valid consent or expired (one answer for the three), unconfirmed, under way, or "
-    "not what was stored.",
+    409: "Restricted, without valid consent or expired (one answer for the three), unconfirmed, under way "
+    "or damaged.",
     413: "Larger than this route takes.",
     422: "The request breaks a rule of shape; the detail names fields and rules, never what was sent.",
     423: "A legal hold forbids destruction.",

@@ -43,6 +43,7 @@ from .store import (
 )
 from .store.intents import Intent
 from .store.unit import Unit
+from .whereabouts import leaves_of
 
 _CHUNK_ROWS = 500  # rows in one completing transaction, so that a large forget never holds the writer long
 
@@ -161,9 +162,10 @@ def _carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed 
         return None
     with engine.reading(tenant_id) as unit:
         intent = intents.get(unit, intent_id)
-        leaves = memories.leaves_of_intent(unit, intent_id)
+        seals = memories.seals_of_intent(unit, intent_id)
     if intent is None:
         return None
+    leaves = leaves_of(engine, tenant_id, intent, seals)
     # Vectors and words leave memory before the key does; searches already pass the row over.
     engine.indexes.discard(tenant_id, list(leaves))
     destroyed: Destruction | None = None

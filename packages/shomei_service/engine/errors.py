@@ -143,6 +143,10 @@ class IntegrityFault(Fault):
     code = "integrity_error"
 
 
+class RowDamaged(IntegrityFault):
+    """One memory's stored bytes are not what was sealed: it is out of recall, and can still be erased."""
+
+
 class SigningFault(Fault):
     """The signer could not sign."""
 

@@ -7,7 +7,7 @@ for queries alone; the other makes passages, and helps out between two of them. 
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,22 @@ from .recall.embedder import Embedder, EmbedderFault
 from .recall.features import Floats
 
 _QUERY_WAIT_S: Final = 2.5  # and as long again for the embedder: then words alone answer
+
+
+_FRONT: Final = -(1 << 63)  # before any address, a damaged one too
+
+
+@dataclass(slots=True)
+class Waiting:
+    """How far a walk along the rows without vectors has come, and which of them will never have any."""
+
+    after: int = _FRONT
+    hopeless: set[str] = field(default_factory=set[str])
+    met: set[str] = field(default_factory=set[str])  # of those, the ones this walk came by
+
+    def end(self) -> None:
+        """Begin again at the front, and forget those that are no longer there."""
+        self.after, self.hopeless, self.met = _FRONT, self.met, set()
 
 
 class SharedEmbedder:
@@ -30,6 +46,7 @@ class SharedEmbedder:
         self._passages = _Queue(self._for_passage)
         self._passage_is_next = False
         self._stopping = threading.Event()
+        self.waiting = Waiting()
 
     @property
     def model_id(self) -> str:

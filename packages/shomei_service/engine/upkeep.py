@@ -23,7 +23,8 @@ from .model import (
     new_id,
 )
 from .parts import Engine
-from .recall.embedder import Embedder, EmbedderFault, vectors_of
+from .recall.embedder import EmbedderFault, vectors_of
+from .shared_embedder import SharedEmbedder
 from .store import consents, holds, memories, obligations, recall, replays, tenants, tombstones
 from .store.backlogs import Backlogs
 from .store.backlogs import count as backlogs_of
@@ -56,10 +57,10 @@ def tend(engine: Engine) -> bool:
             erase_expired(engine)
             erase_after_withdrawal(engine)
             purge(engine)
-            drop_old_replays(engine)
             rotation.finish(engine)
-        engine.indexes.tend()
+            drop_old_replays(engine)
         engine.signing.refresh()
+        engine.indexes.tend()
         engine.mark_moved_logs()
         engine.audit.flush()
     return False
@@ -67,7 +68,7 @@ def tend(engine: Engine) -> bool:
 
 def embed(engine: Engine) -> bool:
     """Give a bounded number of rows their vectors; say whether more are waiting."""
-    return engine.duties.has(EMBEDDING) and embed_pending(engine, _EMBED_ROWS) > 0
+    return engine.duties.has(EMBEDDING) and embed_pending(engine, _EMBED_ROWS)
 
 
 def finish_erasures(engine: Engine) -> None:
@@ -178,27 +179,41 @@ def backlogs(engine: Engine) -> Backlogs:
 
 
 def embedding_backlog(engine: Engine) -> int:
-    """Return how many rows still lack their vectors."""
+    """Return how many rows still lack their vectors and can have them."""
     if engine.embedder is None:
         return 0
     with engine.store.snapshot() as connection:
-        return memories.count_not_embedded(connection)
+        return memories.count_not_embedded(connection, but=sorted(engine.embedder.waiting.hopeless))
 
 
-def embed_pending(engine: Engine, limit: int) -> int:
-    """Give up to `limit` rows their vectors; return how many got them."""
+def embed_pending(engine: Engine, limit: int) -> bool:
+    """Give up to `limit` rows their vectors; say whether there may be more behind them.
+
+    A damaged row has no vectors to be made: it is passed over, and keeps none behind it from theirs.
+    """
     if engine.embedder is None:
-        return 0
+        return False
+    queue = engine.embedder.waiting
     with engine.store.snapshot() as connection:
-        waiting = memories.not_embedded(connection, limit)
-    return sum(
+        rows = memories.not_embedded(connection, limit, after=queue.after)
+    queue.met |= queue.hopeless & {row.memory_id for _, row in rows}
+    fresh = [(tenant_id, row) for tenant_id, row in rows if row.memory_id not in queue.hopeless]
+    done = all(
         _embed(engine, engine.embedder, tenant_id, [row for _, row in group])
-        for tenant_id, group in groupby(sorted(waiting, key=itemgetter(0)), key=itemgetter(0))
+        for tenant_id, group in groupby(sorted(fresh, key=itemgetter(0)), key=itemgetter(0))
     )
+    more = done and len(rows) == limit
+    if more:
+        queue.after = rows[-1][1].address
+    else:
+        queue.end()
+    return more
 
 
-def _embed(engine: Engine, embedder: Embedder, tenant_id: TenantId, rows: Sequence[MemoryRow]) -> int:
+def _embed(engine: Engine, embedder: SharedEmbedder, tenant_id: TenantId, rows: Sequence[MemoryRow]) -> bool:
+    """Say whether every row has its vectors now, or will never have any."""
     embedded: list[MemoryRow] = []
+    done = True
     for row in rows:
         try:
             text = engine.rows.open_content(tenant_id, row).text
@@ -206,13 +221,15 @@ def _embed(engine: Engine, embedder: Embedder, tenant_id: TenantId, rows: Sequen
             vectors = vectors_of(embedder, text)
             embedded.append(engine.rows.reseal_features(tenant_id, row, replace(features, vectors=vectors)))
         except EmbedderFault:
+            done = False
             break  # the next round tries again
-        except (Punctured, IntegrityFault):
-            continue  # erased while its vectors were made, or not what was sealed
+        except (Punctured, IntegrityFault):  # erased while its vectors were made, or not what was sealed
+            embedder.waiting.hopeless.add(row.memory_id)
+            embedder.waiting.met.add(row.memory_id)
     with engine.unit(tenant_id) as unit:
         if not recall.claim(unit.connection, embedder.model_id):
-            return 0  # the rows are another model's, and so is the work
+            return False  # the rows are another model's, and so is the work
         revision = tenants.take_sequence(unit, 0, now=engine.clock.now()).revision
         for row in embedded:
             memories.put_recall(unit, row, row.sealed_recall, revision=revision)
-    return len(embedded)
+    return done

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from shomei_service.engine.errors import Blocked, IntegrityFault, Invalid
+from shomei_service.engine.errors import Blocked, Invalid, RowDamaged
 from shomei_service.engine.model import (
     Authority,
     ConsentAction,
@@ -53,7 +53,7 @@ def test_a_damaged_memory_is_never_shown_and_can_be_erased(office: Office) -> No
         damage(office, memory_id)
         told = status.status(engine, admin, memory_id)
         assert (told.valid, told.retrieval_safe, told.failures) == (False, False, ("integrity_error",))
-        assert said_no(lambda memory_id=memory_id: read.get(engine, data, memory_id))[0] is IntegrityFault
+        assert said_no(lambda memory_id=memory_id: read.get(engine, data, memory_id))[0] is RowDamaged
         assert said_no(lambda memory_id=memory_id: update(engine, admin, memory_id, "new"))[0] is Blocked
     assert office.found("kettle") == {whole}
     assert [one.memory_id for one in read.page(engine, data).memories] == [whole]

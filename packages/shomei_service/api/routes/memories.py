@@ -2,7 +2,7 @@
 
 from typing import Final, cast
 
-from ...engine.errors import Blocked, Held, LineageUnsupported, NotFound
+from ...engine.errors import Blocked, Held, LineageUnsupported, NotFound, RowDamaged
 from ...engine.model import Added, JsonObject, NewMemory, Recalled, Scope
 from ...engine.verbs import add, erase, read, status
 from ..answers import AddAnswer, AddedMemory, DeleteAnswer, Memory, PageAnswer, StatusAnswer, proof
@@ -142,6 +142,7 @@ OPERATIONS: Final = (
         body=Nothing,
         query=Nothing,
         lane=Lane.READ,
+        refused={RowDamaged: {}},
     ),
     Operation(
         method="DELETE",

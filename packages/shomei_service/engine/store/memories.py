@@ -1,7 +1,7 @@
 """Rows of memories: sealed content beside content-free columns."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 from sqlalchemy import (
     Connection,
@@ -68,8 +68,8 @@ _OF_INTENT = (
     .order_by(memories.c.address)
     .limit(bindparam("most"))
 )
-_LEAVES = (
-    select(memories.c.memory_id, memories.c.address)
+_SEALS = (
+    select(memories.c.memory_id, memories.c.address, memories.c.version, memories.c.sealed_dek)
     .where(_MINE, memories.c.intent_id == WANTED)
     .order_by(memories.c.address)
 )
@@ -81,14 +81,24 @@ _MARK = (
 _REMOVE = delete(memories).where(_MINE, one_of(memories.c.memory_id))
 
 
+_UNREADABLE = 0  # a version that no row is ever sealed as, so nothing opens it
+
+
 def _row(row: RowMapping) -> MemoryRow:
-    return record(
-        MemoryRow,
-        row,
-        life=Life(row["life"]),
-        lawful_basis=LawfulBasis(row["lawful_basis"]),
-        source_kind=SourceKind(row["source_kind"]),
-    )
+    try:
+        return record(
+            MemoryRow,
+            row,
+            life=Life(row["life"]),
+            lawful_basis=LawfulBasis(row["lawful_basis"]),
+            source_kind=SourceKind(row["source_kind"]),
+        )
+    except ValueError:
+        # Damage to one row is no reason to answer for none: it is there, can be erased, and never opens.
+        lawful_basis, source_kind = LawfulBasis.NOT_RECORDED, SourceKind.PROVIDED
+        life = Life(row["life"]) if row["life"] in set(Life) else Life.LIVE
+        closed = {"life": life, "lawful_basis": lawful_basis, "source_kind": source_kind}
+        return record(MemoryRow, row, **closed, version=_UNREADABLE)
 
 
 def _facts(row: Row[MemoryId, int, str, Pseudonym | None, str | None, int]) -> RowFacts:
@@ -200,9 +210,19 @@ def of_intent(unit: Unit, intent_id: str, limit: int) -> list[RowFacts]:
     return [_facts(row) for row in unit.connection.execute(_OF_INTENT, wanted)]
 
 
-def leaves_of_intent(unit: Unit, intent_id: str) -> dict[MemoryId, int]:
-    """Return the ids that the intent is erasing, each with its leaf address."""
-    return {MemoryId(row[0]): row[1] for row in unit.connection.execute(_LEAVES, within(unit, intent_id))}
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """Which leaf a row says its DEK is sealed under, and the sealed DEK."""
+
+    memory_id: MemoryId
+    address: int
+    version: int
+    sealed_dek: bytes
+
+
+def seals_of_intent(unit: Unit, intent_id: str) -> list[Seal]:
+    """Return the seals of the rows that the intent is erasing, in the order they were admitted."""
+    return [Seal(*row) for row in unit.connection.execute(_SEALS, within(unit, intent_id))]
 
 
 def mark_erasing(unit: Unit, ids: Sequence[MemoryId], intent_id: str) -> None:
@@ -223,21 +243,22 @@ def changed_after(unit: Unit, revision: int) -> list[tuple[int, MemoryRow]]:
     return [(row["revision"], _row(row)) for row in unit.connection.execute(query).mappings()]
 
 
-def not_embedded(connection: Connection, limit: int) -> list[tuple[TenantId, MemoryRow]]:
-    """Return live rows of any tenant that still lack their vectors, oldest first."""
+def not_embedded(connection: Connection, limit: int, *, after: int) -> list[tuple[TenantId, MemoryRow]]:
+    """Return live rows of any tenant behind an address that still lack their vectors, oldest first."""
     query = (
         select(memories.c.tenant_id, *_COLUMNS)
-        .where(memories.c.embedded.is_(False), memories.c.life == Life.LIVE)
+        .where(memories.c.embedded.is_(False), memories.c.life == Life.LIVE, memories.c.address > after)
         .order_by(memories.c.address)
         .limit(limit)
     )
     return [(TenantId(row["tenant_id"]), _row(row)) for row in connection.execute(query).mappings()]
 
 
-def count_not_embedded(connection: Connection) -> int:
-    """Return how many live rows still lack their vectors."""
-    query = select(func.count()).where(memories.c.embedded.is_(False), memories.c.life == Life.LIVE)
-    return connection.execute(query).scalar_one()
+def count_not_embedded(connection: Connection, *, but: Sequence[str]) -> int:
+    """Return how many live rows still lack their vectors, leaving out those with these ids."""
+    lacking = memories.c.embedded.is_(False), memories.c.life == Life.LIVE
+    query = select(func.count()).where(*lacking, ~one_of(memories.c.memory_id))
+    return connection.execute(query, {"several": but}).scalar_one()
 
 
 def put_recall(unit: Unit, row: MemoryRow, sealed_recall: bytes, *, revision: int) -> bool:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from .. import policy, retries
+from ..custody import Punctured
+from ..errors import RowDamaged
 from ..model import Attested, Caller, DisclosureGround, Recalled, Scope
 from ..parts import Engine
 from ..receipts import bodies
@@ -22,7 +24,10 @@ class Disclosed:
 def disclose(
     engine: Engine, caller: Caller, memory_id: str, ground: DisclosureGround, recipient: str | None = None
 ) -> Disclosed:
-    """Return the memory in whatever state it is kept. Raise NotFound when it is not."""
+    """Return the memory in whatever state it is kept.
+
+    Raises NotFound when it is not, RowDamaged when it is not what was sealed.
+    """
     caller.require(Scope.ADMIN)
     policy.require_reference(recipient, largest=_RECIPIENT_BYTES, message="recipient must be 1 to 256 bytes")
     engine.audit.catch_up()
@@ -30,7 +35,10 @@ def disclose(
     with engine.unit(caller.tenant) as unit:
         again = retries.recall(engine, unit, caller)  # before 404: the key may be another request's
         row = policy.require_present(memories.lock(unit, memory_id))
-        memory = engine.rows.recalled(caller.tenant, row)
+        try:
+            memory = engine.rows.recalled(caller.tenant, row)
+        except Punctured as gone:  # it is locked, so nobody is erasing it
+            raise RowDamaged("what is stored of this memory is not what was sealed") from gone
         receipt = retries.statement(unit, again["receipt"]) if again is not None else None
         if receipt is None:
             reference = engine.commitments(tenants.get(unit)).recipient(recipient) if recipient else None

@@ -2,7 +2,7 @@
 
 from .. import limits, policy
 from ..custody import Punctured
-from ..errors import IntegrityFault, Invalid, NotFound
+from ..errors import IntegrityFault, Invalid, NotFound, RowDamaged
 from ..model import Caller, MemoryPage, MemoryRow, Recalled, Scope
 from ..parts import Engine
 from ..store import memories, restrictions, tenants
@@ -11,7 +11,7 @@ _FIRST = "0"
 
 
 def get(engine: Engine, caller: Caller, memory_id: str) -> Recalled:
-    """Return one recallable memory. Raise NotFound for other ids, IntegrityFault if its bytes changed."""
+    """Return one recallable memory. Raise NotFound for other ids, RowDamaged if its bytes changed."""
     caller.require(Scope.DATA)
     now = engine.clock.now()
     with engine.reading(caller.tenant) as unit:
@@ -21,8 +21,20 @@ def get(engine: Engine, caller: Caller, memory_id: str) -> Recalled:
     engine.audit.note(caller, "get", [row.memory_id])
     try:
         return engine.rows.recalled(caller.tenant, row)
-    except Punctured:
-        raise NotFound("no such memory") from None  # erased while it was read
+    except Punctured as gone:
+        raise _absence(engine, caller, row) from gone
+
+
+def _absence(engine: Engine, caller: Caller, row: MemoryRow) -> NotFound | RowDamaged:
+    """Return why a row's key is gone: it was erased while it was read, or the row names another's leaf.
+
+    An erasure takes the row out of life before it touches the key, so a living row with a dead key is none.
+    """
+    with engine.reading(caller.tenant) as unit:
+        now = memories.find(unit, row.memory_id)
+    if now is None or not policy.is_present(now):
+        return NotFound("no such memory")
+    return RowDamaged("what is stored of this memory is not what was sealed")
 
 
 def page(

@@ -11,6 +11,7 @@ from ..store import memories, restrictions, tombstones
 from ..store.unit import Unit
 
 _NOT_FOUND = MemoryStatus(valid=None)
+_DAMAGED = MemoryStatus(valid=False, failures=("integrity_error",))
 
 
 def status(engine: Engine, caller: Caller, memory_id: str) -> MemoryStatus:
@@ -19,20 +20,21 @@ def status(engine: Engine, caller: Caller, memory_id: str) -> MemoryStatus:
     engine.audit.note(caller, "verify", [MemoryId(memory_id)] if _is_opaque(memory_id) else [])
     with engine.reading(caller.tenant) as unit:
         row = memories.find(unit, memory_id)
-        if row is None or row.life is Life.PENDING:
-            return _without_row(unit, memory_id)
-        if row.life is Life.ERASING:
-            return MemoryStatus(valid=False, failures=("erasure_pending",))
+        if row is None or row.life is not Life.LIVE:
+            return _on_its_way(unit, memory_id, row)
         hidden = _hidden_because(unit, row, engine.clock.now())
     if hidden and Scope.ADMIN not in caller.scopes:
         return _NOT_FOUND
     try:
-        engine.rows.open_content(caller.tenant, row)
-        engine.rows.open_features(caller.tenant, row)
+        engine.rows.require_whole(caller.tenant, row)
     except Punctured:
-        return MemoryStatus(valid=False, failures=("key_unavailable",))
+        with engine.reading(caller.tenant) as unit:
+            now = memories.find(unit, memory_id)
+            if now is None or now.life is not Life.LIVE:
+                return _on_its_way(unit, memory_id, now)
+        return _DAMAGED  # it lives, and the leaf it names is one that was erased: not its own
     except IntegrityFault:
-        return MemoryStatus(valid=False, failures=("integrity_error",))
+        return _DAMAGED
     return MemoryStatus(valid=True, retrieval_safe=not hidden, failures=hidden)
 
 
@@ -41,7 +43,10 @@ def _is_opaque(memory_id: str) -> bool:
     return re.fullmatch(r"lm_[0-9a-f]{32}", memory_id) is not None
 
 
-def _without_row(unit: Unit, memory_id: str) -> MemoryStatus:
+def _on_its_way(unit: Unit, memory_id: str, row: MemoryRow | None) -> MemoryStatus:
+    """Answer for a memory that is not there, not there yet, or being erased."""
+    if row is not None and row.life is Life.ERASING:
+        return MemoryStatus(valid=False, failures=("erasure_pending",))
     stone = tombstones.of_memory(unit, memory_id)
     if stone is None:
         return _NOT_FOUND

@@ -113,7 +113,7 @@ def _opened(engine: Engine, caller: Caller, row: MemoryRow) -> Content | None:
     None if it was erased while it was read.
     """
     try:
-        return engine.rows.open_content(caller.tenant, row)
+        return engine.rows.recalled(caller.tenant, row).content
     except Punctured:
         return None
     except IntegrityFault:
