@@ -812,6 +812,37 @@ class World:
             return None
         return {Life.LIVE: "memory", Life.ERASED: "tombstone"}.get(memory.life)
 
+    @verb
+    def export(self, subject: str) -> Answer:
+        """Show everything about a subject, whatever state it is kept in. §12, T-44."""
+        about = [one for one in self.memories.values() if subject in one.about]
+        lives = {life: [one for one in about if one.life is life] for life in Life}
+        made = [one for one in self.below(one.memory_id for one in about) if one in self.artifacts]
+        records = {one.memory_id: self._exported(one) for one in lives[Life.LIVE]}
+        self.issue("access_export", len(records), len(made), len(lives[Life.ERASED]))
+        return {
+            "records": records,
+            "artifacts": {one: self.is_usable(one) for one in made},
+            "tombstones": {one.memory_id: one.cause for one in lives[Life.ERASED]},
+            "pending": (len(lives[Life.ERASING]), len(lives[Life.PENDING])),
+        }
+
+    def _exported(self, memory: Memory) -> tuple[object, ...]:
+        consent = "valid" if self.is_consented(memory) else "invalid"
+        if memory.basis is LawfulBasis.NOT_RECORDED:
+            consent = "basis_not_recorded"
+        elif memory.basis is not LawfulBasis.CONSENT:
+            consent = "not_needed"
+        return (
+            self.is_recallable(memory.memory_id),
+            frozenset(memory.grounds),
+            consent,
+            not self.is_within(memory),
+            self.is_held(memory),
+            len(memory.about) > 1,
+            frozenset(memory.sources),
+        )
+
     # ---- What goes on by itself
 
     @verb

@@ -174,6 +174,10 @@ class Verbs(RuleBasedStateMachine):
 
     # ---- Verbs
 
+    @rule(tenant=tenants, subject=subjects)
+    def export(self, tenant: int, subject: str) -> None:
+        self.act(tenant, lambda one: one.export(subject))
+
     @rule(
         tenant=tenants,
         subject=st.none() | subjects,

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from shomei_memory_verify import verify_signed_receipt
+from shomei_memory_verify.witness import check
 from shomei_service.engine import failpoints
 from shomei_service.engine.errors import EngineError, NotFound
 from shomei_service.engine.model import (
@@ -37,6 +38,7 @@ from shomei_service.engine.upkeep import upkeep
 from shomei_service.engine.verbs import access, artifact, consent, hold, lineage, obligation, read
 from shomei_service.engine.verbs import disclose as disclosing
 from shomei_service.engine.verbs import erase as erasing
+from shomei_service.engine.verbs import export as exporting
 from shomei_service.engine.verbs import forget as forgetting
 from shomei_service.engine.verbs import restrict as restricting
 from shomei_service.engine.verbs import update as updating
@@ -46,6 +48,7 @@ from shomei_service.engine.verbs.status import status
 from shomei_service.settings import Settings
 from tests.fakes import FixedClock, Home, new_home
 from tests.model import Life, Outcome, Owed, Receipt, Rules, World, in_order
+from tests.recompute_export import disagreements
 
 WORD = "kettle"  # in every text, so that one search finds whatever recall may show
 PURPOSES = ("support", "research")
@@ -287,6 +290,13 @@ class Verbs:
             lambda _: self.world.disclose(memory_id, ground),
         )
 
+    def export(self, subject: str) -> Outcome:
+        return self.ask(lambda: self.exported(subject), lambda _: self.world.export(subject))
+
+    def exported(self, subject: str) -> Answer:
+        """Export what is about a subject and tell it as the model does, every commitment recomputed."""
+        raise NotImplementedError
+
     def cancel(self, owed: Owed) -> Outcome:
         def call() -> Answer:
             obligation.cancel(self.engine(), self.admin, self.obligation_id(owed))
@@ -391,6 +401,28 @@ class Beside(Verbs):
         finally:
             failpoints.disarm()
             self.world.custody_is_down = False
+
+    def exported(self, subject: str) -> Answer:
+        package = exporting.export(
+            self.engine(), self.admin, exporting.Wanted(subject), form=exporting.Form.JSON
+        )
+        with closing(package):
+            answer = b"".join(package.as_json())
+        with TemporaryDirectory(dir=self.running.home.settings.home) as folder:
+            path = Path(folder) / "answer.json"
+            path.write_bytes(answer)
+            assert check(str(path), pin=self.running.home.pin)
+            _, key = access.commitment_key(self.engine(), self.tenant)
+            assert list(disagreements(path, key)) == []
+        told = json.loads(answer)["export"]
+        ids = [one["id"] for one in told["artifacts"]]
+        assert ids == sorted(ids)
+        return {
+            "records": {one["memory_id"]: _record(one) for one in told["records"]},
+            "artifacts": {one["id"]: one["recallable"] for one in told["artifacts"]},
+            "tombstones": {one["memory_id"]: one["cause"] for one in told["tombstones"]},
+            "pending": (told["erasure_pending_count"], told["update_pending_count"]),
+        }
 
     def stranger(self) -> "Beside":
         """Return another tenant of the same installation."""
@@ -597,6 +629,21 @@ def _owed_key(one: Owed) -> tuple[object, ...]:
     )
 
 
+def _record(one: dict[str, Any]) -> tuple[object, ...]:
+    assert WORD in one["text"]
+    state = one["state"]
+    assert state["readable"] == "yes"
+    return (
+        state["recallable"],
+        frozenset(state["restricted"]),
+        state["consent"],
+        state["expired"],
+        state["preserved_for_legal_reasons"],
+        one["about_others"],
+        frozenset(one["derived_from"]),
+    )
+
+
 def _restriction(body: dict[str, Any], _: object) -> Receipt:
     assert body["restricted_state"] == (body["ground_count"] > 0)
     return (body["memory_id"], body["action"], body["reason_code"], body["ground_count"])
@@ -638,6 +685,11 @@ _FIELDS: dict[str, Callable[[dict[str, Any], Mapping[Any, str]], Receipt]] = {
     ),
     "reerase": lambda body, _: (body["memory_id"], body["backup_detected"]),
     "log_restart": lambda _, __: (),
+    "access_export": lambda body, _: (
+        body["record_count"],
+        body["artifact_count"],
+        body["tombstone_count"],
+    ),
     "disclosure": lambda body, _: (body["memory_id"], body["ground_code"]),
     "derived_artifact": lambda body, _: (body["artifact_id"], body["kind"], tuple(body["source_ids"])),
 }
