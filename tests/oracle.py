@@ -59,8 +59,10 @@ class Records:
 def read(settings: Settings) -> Records:
     """Read both stores and the names of the key files."""
     database, custody = settings.database, settings.custody_database
-    place = "rowid" if database.startswith(_SQLITE) else "ctid"  # nothing is ever deleted from this table
-    receipts = _rows(database, f"SELECT * FROM receipts ORDER BY {place}")
+    if database.startswith(_SQLITE):
+        receipts = _rows(database, "SELECT * FROM receipts ORDER BY rowid")
+    else:
+        receipts = _in_order(_rows(database, "SELECT * FROM receipts ORDER BY tenant_id, origin, seq"))
     punctures = _rows(custody, "SELECT * FROM custody_puncture JOIN custody_epoch USING (epoch)")
     return Records(
         tenants={one["tenant_id"]: one for one in _rows(database, "SELECT * FROM tenants")},
@@ -83,6 +85,23 @@ def read(settings: Settings) -> Records:
             )
         },
     )
+
+
+def _in_order(rows: list[Row]) -> list[Row]:
+    """Put logs behind those that they say they follow; within one, the numbers are the order."""
+    logs: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        logs[row["origin"]].append(row)
+    first = {origin: json.loads(log[0]["body"]) for origin, log in logs.items()}
+    follows = {one["previous_origin"]: origin for origin, one in first.items() if one["schema"] == _RESTART}
+    ordered: list[Row] = []
+    for origin in logs.keys() - follows.values():
+        following: str | None = origin
+        while following is not None:
+            ordered += logs[following]
+            following = follows.get(following)
+    assert len(ordered) == len(rows)
+    return ordered
 
 
 def _rows(url: str, query: str) -> list[Row]:

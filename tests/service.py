@@ -37,11 +37,16 @@ def environment(home: Home, **extra: str) -> dict[str, str]:
 
 @contextmanager
 def serving(
-    home: Home, folder: Path, *, before: str = "", settings: Mapping[str, str] | None = None
+    home: Home,
+    folder: Path,
+    *,
+    before: str = "",
+    settings: Mapping[str, str] | None = None,
+    port: int | None = None,
 ) -> Generator[Service]:
-    """Run the service on a free port until the block ends; `before` is code that runs first."""
+    """Run the service on a free port, or this one, until the block ends; `before` is code that runs first."""
     log = folder / f"serve-{time.monotonic_ns()}.log"
-    port = _free_port()
+    port = port or _free_port()
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", f"{before}\n{_SERVE}"],

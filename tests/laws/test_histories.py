@@ -1,0 +1,122 @@
+"""Many clients at once, and what they saw: with workers that die, a database that dies, and neither.
+
+RELIABILITY T-10, T-18, T-20; DEV-34, DEV-35, DEV-36.
+"""
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.places import quick_folder
+from tests.engine.custody.postgres import Server, programs, server
+from tests.fakes import new_home
+from tests.laws.clients import AtWork
+from tests.laws.workers import (
+    children,
+    holds_what_was_told,
+    is_ready,
+    kill,
+    on_server,
+    quiet,
+    wait_until,
+    working,
+)
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Server]:
+    """A PostgreSQL server that may be killed."""
+    binaries = programs()
+    if binaries is None:
+        pytest.skip("must: there is no PostgreSQL on this machine")
+    with server(binaries) as running:
+        yield running
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with quick_folder() as folder:
+        yield folder
+
+
+@pytest.fixture
+def seconds(request: pytest.FixtureRequest) -> float:
+    """How long clients are at work."""
+    return 120.0 if request.config.getoption("--deep") else 4.0
+
+
+def test_one_server_on_sqlite(folder: Path, seconds: float) -> None:
+    """DEV-34: ordinary concurrency is no error, and no log grows without end."""
+    home = new_home(folder)
+    with working(home, folder, 1) as service:
+        with AtWork(service.url, home.admin_token, clients=16, seed=1) as told:
+            time.sleep(seconds)
+        assert {status for _, status in told.statuses} == {200}
+        wal = home.settings.data / "shomei.db-wal"
+        assert wal.stat().st_size < 64 << 20
+    holds_what_was_told(home, told)
+
+
+def test_two_workers_on_postgres(postgres: Server, folder: Path, seconds: float) -> None:
+    home = on_server(folder, postgres, "quietly")
+    with working(home, folder, 2) as service:
+        with AtWork(service.url, home.admin_token, clients=8, seed=2) as told:
+            time.sleep(seconds)
+        assert {status for _, status in told.statuses} == {200}
+        quiet(home)
+    holds_what_was_told(home, told)
+
+
+def test_workers_that_die(postgres: Server, folder: Path, seconds: float) -> None:
+    """T-20: one worker after the other is killed; the others go on, and take over what it had begun."""
+    home, chance = on_server(folder, postgres, "dying"), random.Random(3)
+    with working(home, folder, 2) as service:
+        with AtWork(service.url, home.admin_token, clients=8, seed=3) as told:
+            ending = time.monotonic() + 2 * seconds
+            while time.monotonic() < ending:
+                time.sleep(chance.uniform(1, 3))
+                alive = children(service)
+                if len(alive) == 2:
+                    kill(chance.choice(alive))
+        assert {status for _, status in told.statuses} <= {0, 200, 409, 503}
+        quiet(home)
+    holds_what_was_told(home, told)
+
+
+def test_a_database_that_dies(postgres: Server, folder: Path, seconds: float) -> None:
+    """T-10, DEV-36: an outage is a refusal that says when to come back; nothing told is lost."""
+    home = on_server(folder, postgres, "outage")
+    with working(home, folder, 2, SHOMEI_DATABASE_POOL="5") as service:
+        with AtWork(service.url, home.admin_token, clients=8, seed=4) as told:
+            ending = time.monotonic() + 2 * seconds
+            while time.monotonic() < ending:
+                time.sleep(2)
+                postgres.crash()
+                wait_until(lambda: not is_ready(service))
+                postgres.start()
+                wait_until(lambda: is_ready(service))
+        assert {status for _, status in told.statuses} <= {0, 200, 409, 503}
+        assert told.slowest_refusal_s < 10
+        quiet(home)
+    holds_what_was_told(home, told)
+
+
+def test_a_service_that_dies(folder: Path, seconds: float) -> None:
+    """DEV-35: killed under load and started again it needs no help, and nothing is by halves."""
+    home, chance = new_home(folder), random.Random(5)
+    with working(home, folder, 1) as service:
+        port = int(service.url.rpartition(":")[2])
+    ending = time.monotonic() + 2 * seconds
+    with AtWork(f"http://127.0.0.1:{port}", home.admin_token, clients=8, seed=5) as told:
+        while time.monotonic() < ending:
+            with working(home, folder, 1, port=port) as service:
+                time.sleep(chance.uniform(0.5, 2.5))
+                kill(service.process.pid)
+                service.process.wait()
+        with working(home, folder, 1, port=port):
+            told.end()
+    assert {status for _, status in told.statuses} <= {0, 200, 409, 503}
+    holds_what_was_told(home, told)
