@@ -3,8 +3,8 @@
     python recompute_export.py PACKAGE COMMITMENT_KEY_HEX [RECEIPTS_JSONL]
 
 Standard library alone, and nothing of ours: docs/spec/export.md is all that was needed to write it. With the
-receipt log as JSON Lines, in order, it is also replayed up to the export's point in it, and compared with what it
-holds. Signatures are for shomei-memory-verify. Exit 0: all agree; 1: what does not is named.
+receipt log as JSON Lines, in order, it is also replayed up to the export's point in it, and compared with
+what it holds. Signatures are for shomei-memory-verify. Exit 0: all agree; 1: what does not is named.
 """
 
 import hashlib

@@ -32,6 +32,7 @@ from .receipts.commitments import Commitments
 from .receipts.content_free import require_content_free
 from .store import (
     consents,
+    imports,
     intents,
     memories,
     obligations,
@@ -251,6 +252,7 @@ def bury(
     restrictions.drop(unit, ids)
     consents.drop_purposes(unit, ids)
     replays.forget(unit, ids)
+    imports.forget(unit, ids)
     tombstones.put(
         unit,
         [
