@@ -32,6 +32,7 @@ _UPDATE = "shomei.memory_update.v1"
 _DESTROYING = {"shomei.vector_delete.v1", "shomei.reerase.v1", _UPDATE}
 _CLOSURE = "shomei.subject_closure.v1"
 _RESTART = "shomei.log_restart.v1"
+_ROTATION = "shomei.key_rotation.v1"
 _OWED = "erase_on_hold_release"
 _SQLITE = "sqlite:///"
 
@@ -81,7 +82,9 @@ def read(settings: Settings) -> Records:
         known_keys={
             one["name"]
             for one in _rows(
-                custody, "SELECT key_name AS name FROM custody_head UNION SELECT name FROM custody_pending"
+                custody,
+                "SELECT key_name AS name FROM custody_head UNION SELECT name FROM custody_pending"
+                " UNION SELECT key_name FROM custody_signer",
             )
         },
     )
@@ -146,7 +149,11 @@ def nothing_is_under_way(records: Records) -> None:
 
 
 def every_receipt_is_authentic(records: Records, pin: str | None) -> None:
-    """I-4: each signature verifies under the pin, over exactly the text that is stored."""
+    """I-4: each signature verifies under a pin, over exactly the text that is stored.
+
+    A key counts as a pin once a receipt that is authentic says that it follows another.
+    """
+    pins = {pin}
     for row in records.receipts:
         body = row["statement"]
         text = row["body"].encode()
@@ -156,8 +163,11 @@ def every_receipt_is_authentic(records: Records, pin: str | None) -> None:
         assert (row["origin"], row["seq"]) == (body["log"]["origin"], body["log"]["seq"])
         envelope = {name: row[name] for name in ("schema", "receipt_hash", "signer_id", "public_key_hex")}
         whole = envelope | {"signature_hex": row["signature_hex"], "body": body}
-        result = verify_signed_receipt(whole, expected_public_key_hex=pin)
+        assert row["public_key_hex"] in pins
+        result = verify_signed_receipt(whole, expected_public_key_hex=row["public_key_hex"])
         assert result.authenticated, result.reason
+        if row["schema"] == _ROTATION and body["key_role"] == "signer":
+            pins.add(body["new_public_key_hex"])
 
 
 def no_log_has_a_gap(records: Records) -> None:

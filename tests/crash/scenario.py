@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shomei_service import bootstrap
-from shomei_service.engine import failpoints
+from shomei_service.engine import failpoints, rotation
 from shomei_service.engine.model import Authority, Basis, Caller, NewMemory, Release
 from shomei_service.engine.parts import Engine
 from shomei_service.engine.verbs import access, hold
@@ -106,6 +106,14 @@ def _release(engine: Engine, caller: Caller, memory_id: str) -> Said:
     return {"receipt": released.receipt.receipt_hash}
 
 
+def _rotate_signer(engine: Engine, _: Caller) -> Said:
+    return {"id": rotation.rotate_signer(engine).new_id}
+
+
+def _rotate_custody(engine: Engine, _: Caller) -> Said:
+    return {"id": rotation.rotate_custody(engine).epoch_after}
+
+
 _VERBS: Final = {
     "add": _add,
     "search": _search,
@@ -114,6 +122,8 @@ _VERBS: Final = {
     "forget": _forget,
     "hold": _hold,
     "release": _release,
+    "rotate_signer": _rotate_signer,
+    "rotate_custody": _rotate_custody,
 }
 
 

@@ -156,7 +156,12 @@ class SeedFiles:
         self._coming: Final = path.with_suffix(".next")
 
     def seeds(self) -> list[bytes]:
-        """Return what is there; raise StartRefused for a file cut short or open to others."""
+        """Return what is there; raise StartRefused for a file missing, cut short or open to others."""
+        if self._coming.exists() and not self._used.exists():
+            raise StartRefused(
+                "the signer key is missing while signer.next is to follow it; restore it, or rename "
+                "signer.next to signer.key if it is lost for good"
+            )
         return [_read(path) for path in (self._used, self._coming) if path.exists()]
 
     def keep(self, seed: bytes) -> None:
