@@ -185,7 +185,7 @@ class Indexes:
         except (Punctured, IntegrityFault):
             index.discard(row.memory_id)  # not recallable: SEMANTICS.md §5, integrity_fault
             return
-        index.add(row.memory_id, row.subject, features)
+        index.add(row.memory_id, row.subject, features, row.semantic_ref)
 
     def _drop_erased(self, tenant: TenantId, followed: Followed, *, since: Place) -> Place:
         """Drop what was erased since the tenant stood there; return where it stands now."""

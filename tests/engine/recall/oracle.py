@@ -49,26 +49,32 @@ class Oracle:
         rows = [held for name, (_, held) in self.rows.items() if name not in excluded]
         average = sum(sum(held.values()) for held in rows) / len(rows)
         norm = 0.9 * (1 - 0.4 + 0.4 * sum(terms.values()) / average) if average else 0.0
-        reached = bound = 0.0
-        for term in set(query):
+        reached = weights = 0.0
+        for term in sorted(set(query)):
             holders = sum(term in held for held in rows)
             idf = math.log(1 + (len(rows) - holders + 0.5) / (holders + 0.5))
             idf *= 0.5 if term.startswith("~") else 1.0
-            bound += idf * 1.9
+            weights += idf
             if term in terms:
                 reached += idf * 1.9 * terms[term] / (terms[term] + norm)
-        return reached / bound if bound else 0.0
+        return reached / (weights * 1.9) if weights else 0.0
 
     def cosine(self, memory_id: str, query: np.ndarray | None) -> float | None:
+        """The nearest passage's, to a query in whole numbers as small as float32 adds without rounding."""
         vectors = self.vectors.get(memory_id)
         if query is None or vectors is None:
             return None
+        dimensions = vectors.codes.shape[1]
+        length = (2**24 - 1) / (128 * math.sqrt(dimensions)) - math.sqrt(dimensions) / 2
+        exact = query.astype(np.float64)
+        whole = np.rint(exact * (length / float(np.linalg.norm(exact)))).astype(np.int64)
         return max(
-            float(np.dot(codes.astype(np.float64), query.astype(np.float64))) * float(scale)
+            float(codes.astype(np.int64) @ whole) * float(scale) / length
             for codes, scale in zip(vectors.codes, vectors.scales, strict=True)
         )
 
-    def search(self, terms, query, *, limit, subject=None, allowed=None, excluded=()) -> list[Hit]:
+    def search(self, terms, query, *, limit, subject=None, allowed=None, excluded=(), floor=0.0) -> list[Hit]:
+        """The best by score; of ten places, three for the nearest in meaning of what is left."""
         found = []
         for memory_id, (owner, _) in self.rows.items():
             if (subject is not None and owner != subject) or memory_id in excluded:
@@ -85,5 +91,12 @@ class Oracle:
             share = 0.0 if self.model is None else self.model.semantic_share
             score = share * semantic + (1 - share) * lexical
             nearness = -math.inf if cosine is None else cosine
-            found.append((-score, -nearness, memory_id, Hit(memory_id, score, semantic, lexical, None)))
-        return [hit for *_, hit in sorted(found, key=lambda entry: entry[:3])][:limit]
+            if score >= floor:
+                found.append((-score, -nearness, memory_id, Hit(memory_id, score, semantic, lexical, None)))
+        places = limit * 3 // 10
+        found.sort(key=lambda one: one[:3])
+        chosen, left = found[: limit - places], found[limit - places :]
+        nearest = [one for one in left if one[3].semantic > 0]
+        chosen += sorted(nearest, key=lambda one: (one[1], one[0], one[2]))[:places]
+        chosen += [one for one in left if one not in chosen][: limit - len(chosen)]
+        return [hit for *_, hit in sorted(chosen, key=lambda one: one[:3])]

@@ -95,3 +95,35 @@ def test_rows_are_refused_beyond_the_highest_number(monkeypatch: pytest.MonkeyPa
         index.add("c", None, words_of("tea"))
     index.add("a", None, words_of("milk"))
     assert len(index) == 2
+
+
+def test_a_kind_of_memory_is_asked_for_alone_and_forgotten_with_its_last() -> None:
+    index = TenantIndex(None)
+    for number in range(6):
+        index.add(f"row{number}", "anna", words_of("tea"), "health" if number % 2 else "work")
+    found = index.search(["tea"], None, limit=10, subject="anna", kind="health")
+    assert [hit.memory_id for hit in found] == ["row1", "row3", "row5"]
+    assert index.search(["tea"], None, limit=10, kind="unheard of") == []
+    index.discard("row1", "row3", "row5")
+    assert index.search(["tea"], None, limit=10, kind="health") == []
+    index.add("new", None, words_of("tea"), "play")
+    assert [hit.memory_id for hit in index.search(["tea"], None, limit=10, kind="play")] == ["new"]
+
+
+def test_some_places_go_to_the_nearest_whatever_their_words() -> None:
+    index = TenantIndex(MODEL)
+    away, near, *_ = np.eye(8, dtype=np.float32)
+    roughly = np.ones((1, 8), dtype=np.float32) - away
+    roughly /= np.linalg.norm(roughly)
+    for number in range(30):
+        vectors = quantise("small", away[None], [Span(0, 1)])
+        index.add(f"wordy{number:02}", None, RowFeatures({"tea": 1, "five": 1}, vectors))
+    for number in range(4):
+        vectors = quantise("small", roughly, [Span(0, 1)])
+        index.add(f"near{number}", None, RowFeatures({"other": 1}, vectors))
+    hits = [hit.memory_id for hit in index.search(["tea", "five"], near, limit=10)]
+    assert sorted(hits) == ["near0", "near1", "near2", *(f"wordy{number:02}" for number in range(7))]
+    assert all(hit.startswith("wordy") for hit in hits[:7])
+    # Whoever asks for more than a score gets no less of what reaches it.
+    score = index.search(["tea", "five"], near, limit=1)[0].score
+    assert len(index.search(["tea", "five"], near, limit=10, floor=score)) == 10

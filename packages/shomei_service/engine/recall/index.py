@@ -14,7 +14,7 @@ from .features import Floats, RowFeatures, RowVectors
 from .passages import Span
 from .postings import HIGHEST_SLOT, Postings
 from .rows import Mask, Rows
-from .scoring import Doubles, VectorModel
+from .scoring import NEAREST_IN_TEN, Doubles, VectorModel
 from .vectors import NOTHING_NEAR, Numbers, Similarities, VectorBlocks
 
 
@@ -44,12 +44,14 @@ class TenantIndex:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, memory_id: str, subject: str | None, features: RowFeatures) -> None:
+    def add(
+        self, memory_id: str, subject: str | None, features: RowFeatures, kind: str | None = None
+    ) -> None:
         """Enter a memory, in place of what was known of it; raise IndexFull when there is no number left."""
         self.discard(memory_id)
         if len(self._rows) > HIGHEST_SLOT:
             raise IndexFull("the index holds as many rows as it can number")
-        slot = self._rows.add(memory_id, subject)
+        slot = self._rows.add(memory_id, subject, kind)
         self._postings.add(slot, features.terms)
         if features.vectors is not None:
             self._enter(slot, features.vectors)
@@ -102,16 +104,18 @@ class TenantIndex:
         *,
         limit: int,
         subject: str | None = None,
+        kind: str | None = None,
         allowed: Collection[str] | None = None,
         excluded: Collection[str] = (),
+        floor: float = 0.0,
     ) -> list[Hit]:
-        """Return the best visible memories, best first: as many as there are, up to the limit.
+        """Return the best visible memories, best first: as many as reach the floor, up to the limit.
 
         A memory without a shared term and without a vector to compare is not an answer, and is left out.
         What is excluded shows in nothing: the scores are as if it had never been entered.
         """
         barred = self._rows.barred(excluded)
-        visible = self._rows.visible(subject, allowed, barred)
+        visible = self._rows.visible(subject, kind, allowed, barred)
         census = self._postings.census(barred)
         lexical = self._postings.scores(self._postings.weights(terms, census), census)
         near = self._near(query_vector, visible)
@@ -120,8 +124,8 @@ class TenantIndex:
         semantic = self._semantic(cosine)
         share = 0.0 if self._model is None else self._model.semantic_share
         score = share * semantic + (1 - share) * lexical
-        found = np.flatnonzero(visible & ((lexical > 0) | (cosine > -np.inf)))
-        best = self._best(found, score, cosine, limit)
+        found = np.flatnonzero(visible & ((lexical > 0) | (cosine > -np.inf)) & (score >= floor))
+        best = self._chosen(found, score, cosine, semantic, limit)
         passages = self._passages(near, best)
         return [
             Hit(
@@ -145,15 +149,33 @@ class TenantIndex:
         low, high = self._model.cosine_low, self._model.cosine_high
         return np.clip((cosine - low) / (high - low), 0.0, 1.0)
 
-    def _best(self, found: Numbers, score: Doubles, cosine: Doubles, limit: int) -> list[int]:
-        """Return the first rows by score, then raw cosine, then id: the same order everywhere."""
+    def _chosen(
+        self, found: Numbers, score: Doubles, cosine: Doubles, semantic: Doubles, limit: int
+    ) -> list[int]:
+        """Return the best rows by score, with some places kept for the nearest in meaning. RECALL.md §4.
+
+        Words that a question shares with other memories would crowd out the one that answers it in none of
+        them; a place that no near row needs goes by score as well.
+        """
+        places = limit * NEAREST_IN_TEN // 10
+        best = self._first(found, score, cosine, limit - places)
+        left = np.setdiff1d(found, best, assume_unique=True)
+        nearest = self._first(left[semantic[left] > 0], cosine, score, places)
+        left = np.setdiff1d(left, nearest, assume_unique=True)
+        more = self._first(left, score, cosine, places - len(nearest))
+        return self._in_order([*best, *nearest, *more], score, cosine)
+
+    def _first(self, found: Numbers, key: Doubles, then: Doubles, limit: int) -> list[int]:
+        """Return the first rows by one key, then by the other, then by id."""
         if limit < 1:
             return []
-        sure, tied = _parted(found, score, limit)
-        closer, equal = _parted(tied, cosine, limit - len(sure))
-        left: list[int] = np.concatenate((sure, closer, equal)).tolist()
-        left.sort(key=lambda slot: (-score[slot], -cosine[slot], self._rows.memory_id(slot)))
-        return left[:limit]
+        sure, tied = _parted(found, key, limit)
+        closer, equal = _parted(tied, then, limit - len(sure))
+        return self._in_order(np.concatenate((sure, closer, equal)).tolist(), key, then)[:limit]
+
+    def _in_order(self, slots: list[int], key: Doubles, then: Doubles) -> list[int]:
+        """Order rows the same way everywhere: by key, then the other, then id."""
+        return sorted(slots, key=lambda slot: (-key[slot], -then[slot], self._rows.memory_id(slot)))
 
     def _passages(self, near: Similarities, slots: list[int]) -> dict[int, Span]:
         """Return the passage of each row that is nearest to the query."""

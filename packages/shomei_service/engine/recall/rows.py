@@ -1,4 +1,4 @@
-"""Rows: which memories are in, whose they are, and the slot each has. RECALL.md §2.
+"""Rows: which memories are in, whose and of which kind they are, and the slot each has. RECALL.md §2.
 
 A slot is a small number other parts know a row by; it is used again once the row is gone.
 """
@@ -12,25 +12,75 @@ from numpy.typing import NDArray
 
 _FREE: Final = -1
 _NOBODY: Final = 0
-# Of CPython's objects: an id of 35 characters with its places in list and dictionary; a subject's 76.
+# Of CPython's objects: an id of 35 characters with its places in list and dictionary; a keyed hash's 76.
 _OCTETS_A_ROW: Final = 250
-_OCTETS_A_SUBJECT: Final = 300
+_OCTETS_A_LABEL: Final = 300
 
 Mask = NDArray[np.bool_]
 
 
+class Labels:
+    """One label for each slot, such as its subject; a label that no slot bears is forgotten."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._names: list[str] = [""]
+        self._members: list[int] = [0]
+        self._vacant: list[int] = []
+        self._borne = array("i")
+
+    def put(self, slot: int, name: str | None) -> None:
+        """Give a label, or none, to a slot that has none; it is at most one beyond the last."""
+        if slot == len(self._borne):
+            self._borne.append(_FREE)
+        number = _NOBODY if name is None else self._number(name)
+        self._borne[slot] = number
+        self._members[number] += 1
+
+    def _number(self, name: str) -> int:
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._vacant.pop() if self._vacant else len(self._names)
+            if number == len(self._names):
+                self._names.append("")
+                self._members.append(0)
+            self._names[number] = name
+            self._numbers[name] = number
+        return number
+
+    def drop(self, slot: int) -> None:
+        """Take the label off a slot."""
+        number = self._borne[slot]
+        self._borne[slot] = _FREE
+        self._members[number] -= 1
+        if number != _NOBODY and not self._members[number]:
+            del self._numbers[self._names[number]]
+            self._names[number] = ""
+            self._vacant.append(number)
+
+    def borne(self) -> Mask:
+        """Return a mask by slot of those that are taken."""
+        return np.frombuffer(self._borne, dtype=np.int32) >= 0
+
+    def named(self, name: str) -> Mask:
+        """Return a mask by slot of those that bear a label."""
+        return np.frombuffer(self._borne, dtype=np.int32) == self._numbers.get(name, _FREE - 1)
+
+    @property
+    def octets(self) -> int:
+        """Return about how much memory the labels take."""
+        return len(self._names) * _OCTETS_A_LABEL + len(self._borne) * 4
+
+
 class Rows:
-    """The slots of one tenant's memories, each with its subject."""
+    """The slots of one tenant's memories, each with its subject and its kind."""
 
     def __init__(self) -> None:
         self._slots: dict[str, int] = {}
         self._ids: list[str] = []
         self._free: list[int] = []
-        self._subjects: dict[str, int] = {}
-        self._names: list[str] = [""]
-        self._members: list[int] = [0]
-        self._vacant: list[int] = []
-        self._owners = array("i")
+        self._subjects = Labels()
+        self._kinds = Labels()
 
     def __contains__(self, memory_id: str) -> bool:
         return memory_id in self._slots
@@ -46,39 +96,21 @@ class Rows:
         """Return the memory that has a slot."""
         return self._ids[slot]
 
-    def add(self, memory_id: str, subject: str | None) -> int:
+    def add(self, memory_id: str, subject: str | None, kind: str | None) -> int:
         """Give a memory a slot; it must not be in."""
         slot = self._free.pop() if self._free else len(self._ids)
         if slot == len(self._ids):
             self._ids.append("")
-            self._owners.append(_FREE)
         self._slots[memory_id] = slot
         self._ids[slot] = memory_id
-        owner = _NOBODY if subject is None else self._subject(subject)
-        self._owners[slot] = owner
-        self._members[owner] += 1
+        self._subjects.put(slot, subject)
+        self._kinds.put(slot, kind)
         return slot
 
-    def _subject(self, subject: str) -> int:
-        number = self._subjects.get(subject)
-        if number is None:
-            number = self._vacant.pop() if self._vacant else len(self._names)
-            if number == len(self._names):
-                self._names.append("")
-                self._members.append(0)
-            self._names[number] = subject
-            self._subjects[subject] = number
-        return number
-
     def discard(self, slot: int) -> None:
-        """Free a slot that is taken; a subject without memories is forgotten."""
-        owner = self._owners[slot]
-        self._owners[slot] = _FREE
-        self._members[owner] -= 1
-        if owner != _NOBODY and not self._members[owner]:
-            del self._subjects[self._names[owner]]
-            self._names[owner] = ""
-            self._vacant.append(owner)
+        """Free a slot that is taken."""
+        self._subjects.drop(slot)
+        self._kinds.drop(slot)
         del self._slots[self._ids[slot]]
         self._ids[slot] = ""
         self._free.append(slot)
@@ -94,10 +126,13 @@ class Rows:
         slots = list(self._known(excluded))
         return self.mask(slots) if slots else None
 
-    def visible(self, subject: str | None, allowed: Collection[str] | None, barred: Mask | None) -> Mask:
+    def visible(
+        self, subject: str | None, kind: str | None, allowed: Collection[str] | None, barred: Mask | None
+    ) -> Mask:
         """Return a mask by slot of the rows a search may return."""
-        owners = np.frombuffer(self._owners, dtype=np.int32)
-        mask = owners >= 0 if subject is None else owners == self._subjects.get(subject, _FREE - 1)
+        mask = self._subjects.borne() if subject is None else self._subjects.named(subject)
+        if kind is not None:
+            mask &= self._kinds.named(kind)
         if allowed is not None:
             mask &= self.mask(self._known(allowed))
         if barred is not None:
@@ -112,4 +147,4 @@ class Rows:
     @property
     def octets(self) -> int:
         """Return about how much memory the rows take."""
-        return len(self._ids) * _OCTETS_A_ROW + len(self._names) * _OCTETS_A_SUBJECT
+        return len(self._ids) * _OCTETS_A_ROW + self._subjects.octets + self._kinds.octets

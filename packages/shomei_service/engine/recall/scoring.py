@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 K1: Final = 0.9
 B: Final = 0.4
 
+# Of ten places, how many go to the nearest in meaning whatever their words: docs/decisions/0010.
+NEAREST_IN_TEN: Final = 3
+
 Doubles = NDArray[np.float64]
 
 

@@ -20,6 +20,7 @@ class _Mask:
     """Which rows a search may consider, as keyed hashes and ids."""
 
     subject: Pseudonym | None
+    kind: str | None
     allowed: frozenset[MemoryId] | None
     hidden: frozenset[MemoryId]
 
@@ -50,8 +51,7 @@ def search(
     vector, degraded = engine.query_vector(caller.tenant, query)
     # Asked last: embedding takes a while, and what was restricted meanwhile is not shown.
     mask = _mask(engine, caller, user_id, semantic_type, purpose)
-    results = _Search(engine, caller, query, vector, mask).run(limit)
-    shown = [one for one in results if min_score is None or one.score >= min_score]
+    shown = _Search(engine, caller, query, vector, mask).run(limit, min_score or 0.0)
     asked = [mask.subject] if mask.subject is not None else []
     ids = [one.memory.memory_id for one in shown]
     engine.audit.note(caller, "search", ids, purpose=purpose, subjects=asked)
@@ -65,17 +65,15 @@ def _mask(
         tenant = tenants.get(unit)
         commitments = engine.commitments(tenant)
         subject = commitments.subject(user_id) if user_id is not None else None
+        kind = commitments.semantic_type(semantic_type) if semantic_type is not None else None
         allowed: frozenset[MemoryId] | None = None
-        if semantic_type is not None:
-            allowed = frozenset(memories.with_semantic_type(unit, commitments.semantic_type(semantic_type)))
         if purpose is not None:
             policy.require_registered(
                 [purpose], tenant.policies.purposes, "purpose must be registered for the tenant"
             )
-            permitted = frozenset(consents.for_purpose(unit, purpose))
-            allowed = permitted if allowed is None else allowed & permitted
+            allowed = frozenset(consents.for_purpose(unit, purpose))
         hidden = restrictions.hidden(unit, engine.clock.now())
-    return _Mask(subject, allowed, hidden)
+    return _Mask(subject, kind, allowed, hidden)
 
 
 class _Search:
@@ -91,17 +89,17 @@ class _Search:
         self._weights: dict[str, float] = {}
         self._vector = vector
 
-    def run(self, limit: int) -> list[Found]:
+    def run(self, limit: int, floor: float) -> list[Found]:
         """Fill the limit with rows that are recallable now; each one that is not makes room for the next."""
         unfit: frozenset[MemoryId] = frozenset()
         while True:
-            hits = self._candidates(limit, unfit)
+            hits = self._candidates(limit, floor, unfit)
             results, stale = self._confirm(hits)
             if not stale:
                 return results
             unfit |= stale
 
-    def _candidates(self, limit: int, unfit: frozenset[MemoryId]) -> list[Hit]:
+    def _candidates(self, limit: int, floor: float, unfit: frozenset[MemoryId]) -> list[Hit]:
         followed = self._engine.indexes.of(self._caller.tenant)
         hidden = self._mask.hidden | unfit
         with followed.alone():
@@ -111,8 +109,10 @@ class _Search:
                 self._vector,
                 limit=limit,
                 subject=self._mask.subject,
+                kind=self._mask.kind,
                 allowed=self._mask.allowed,
                 excluded=hidden,
+                floor=floor,
             )
 
     def _confirm(self, hits: list[Hit]) -> tuple[list[Found], frozenset[MemoryId]]:
