@@ -26,7 +26,7 @@ ENV PATH=/opt/shomei/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     SHOMEI_HOME=/var/lib/shomei \
     SHOMEI_HOST=0.0.0.0
-USER shomei
+USER 10001:10001
 WORKDIR /var/lib/shomei
 VOLUME /var/lib/shomei
 EXPOSE 8088

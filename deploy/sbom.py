@@ -2,8 +2,8 @@
 
     python deploy/sbom.py     writes deploy/sbom.json
 
-Names and versions come from requirements/*.txt, where every file of every package has its hash; licences come from
-the packages' own metadata, so run it in an environment that holds them. The same inputs give the same bytes.
+Names and versions come from requirements/*.txt, where every file of every package has its hash; licences come
+from the packages' own metadata, so run it in an environment that holds them. Equal inputs give equal bytes.
 """
 
 import json
@@ -27,13 +27,13 @@ _WORDS = {
 
 def components() -> list[dict[str, Any]]:
     """Return one entry for each package, however many of the requirements name it."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[tuple[str, str], dict[str, Any]] = {}
     for extra in SHIPPED:
         text = (ROOT / "requirements" / f"{extra}.txt").read_text()
         for name, version, marker in _PIN.findall(text):
-            entry = found.setdefault(name, _component(name, version, marker))
+            entry = found.setdefault((name, version), _component(name, version, marker))
             entry["properties"].append({"name": "shomei:extra", "value": extra})
-    return [found[name] for name in sorted(found)]
+    return [found[one] for one in sorted(found)]
 
 
 def _component(name: str, version: str, marker: str) -> dict[str, Any]:
