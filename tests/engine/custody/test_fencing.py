@@ -1,0 +1,119 @@
+"""Writers and readers that were left behind, on both databases. CUSTODY.md §4, §7 proof 5."""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from shomei_service.engine.custody import Custody, Punctured, address
+from shomei_service.engine.custody.providers.local_file import LocalFile
+from shomei_service.engine.custody.providers.protocol import Provider
+from tests.engine.custody.home import INSTALLATION, Meddling, leaves, punctures
+from tests.engine.custody.postgres import Server, programs, server
+
+ROWS = range(256, 330)
+_numbers = count(1)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Server]:
+    binaries = programs()
+    if binaries is None:
+        pytest.skip("must: there is no PostgreSQL on this machine")
+    with server(binaries) as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'custody' / 'custody.db'}"
+    running: Server = request.getfixturevalue("cluster")
+    return running.database(f"fenced_{next(_numbers)}")
+
+
+@pytest.fixture
+def custody(url: str, tmp_path: Path) -> Iterator[Custody]:
+    files = LocalFile.initialise(tmp_path / "keys")
+    opened = Custody.create(url, files, installation_id=INSTALLATION, now=1)
+    opened.lease_tenant()
+    opened.lease_rows(1)
+    yield opened
+    opened.close()
+
+
+def beside(url: str, provider: Provider) -> Custody:
+    return Custody.open(url, provider, installation_id=INSTALLATION, now=50)
+
+
+@pytest.mark.parametrize("call", ["create", "unwrap", "destroy"])
+def test_a_writer_overtaken_between_two_steps_loses_nothing_of_the_other(
+    url: str, custody: Custody, tmp_path: Path, call: str
+) -> None:
+    """It works on the newest head or not at all: no erase of the other comes undone, no key goes twice."""
+    before = leaves(custody, ROWS)
+    armed: list[int] = []
+
+    def overtake() -> None:
+        if armed:
+            custody.puncture(punctures([armed.pop()]), now=7)
+
+    stale = beside(url, Meddling(LocalFile(tmp_path / "keys"), **{call: overtake}))
+    armed.append(310)
+    stale.puncture(punctures([300]), now=8)
+    assert armed == []
+    for opened in (custody, stale):
+        opened.refresh()
+        assert leaves(opened, ROWS) == {**before, 300: None, 310: None}
+    assert custody.status().keys_to_destroy == 0
+    assert len(list((tmp_path / "keys").iterdir())) == 1
+    assert [one.epoch for one in custody.epochs_after(0)] == [1, 2]
+    stale.close()
+
+
+def test_a_writer_left_several_epochs_behind_works_on_the_newest_head(
+    url: str, custody: Custody, tmp_path: Path
+) -> None:
+    stale = beside(url, LocalFile(tmp_path / "keys"))
+    before = leaves(stale, ROWS)
+    for row in range(300, 304):
+        custody.puncture(punctures([row]), now=row)
+    assert (stale.epoch, custody.epoch) == (0, 4)
+    assert stale.puncture(punctures([310]), now=9).epoch_before == 4
+    gone = dict.fromkeys([*range(300, 304), 310])
+    assert leaves(stale, ROWS) == {**before, **gone}
+    custody.refresh()
+    assert leaves(custody, ROWS) == {**before, **gone}
+    stale.close()
+
+
+READS: dict[str, Callable[[Custody], object]] = {
+    "refresh": lambda custody: custody.refresh(),
+    "writing": lambda custody: custody.puncture(punctures([305]), now=9),
+}
+
+
+@pytest.mark.parametrize("read", sorted(READS))
+def test_a_reader_left_behind_reads_again(url: str, custody: Custody, tmp_path: Path, read: str) -> None:
+    """Until it does, it holds the old frontier in memory: the window that the limits name."""
+    stale = beside(url, LocalFile(tmp_path / "keys"))
+    held = stale.derive(address(1, 300))
+    custody.puncture(punctures([300]), now=2)
+    assert stale.derive(address(1, 300)) == held
+    READS[read](stale)
+    with pytest.raises(Punctured):
+        stale.derive(address(1, 300))
+    stale.close()
+
+
+def test_a_reader_left_behind_misses_no_row_that_lives(url: str, custody: Custody, tmp_path: Path) -> None:
+    """The blobs its old frontier leads to are gone: it takes up the newest head by itself."""
+    stale = beside(url, LocalFile(tmp_path / "keys"))
+    custody.puncture(punctures([300]), now=2)
+    other = beside(url, LocalFile(tmp_path / "keys"))
+    other.puncture(punctures([301]), now=3)
+    before = leaves(other, range(302, 320))
+    assert leaves(stale, range(302, 320)) == before
+    for opened in (stale, other):
+        opened.close()
