@@ -78,7 +78,7 @@ def read(settings: Settings) -> Records:
         holds=_rows(database, "SELECT * FROM holds WHERE released_at IS NULL"),
         journal=_rows(custody, "SELECT * FROM custody_journal ORDER BY seq"),
         punctured={int.from_bytes(one["path"]): one for one in punctures if len(one["path"]) == 7},
-        key_names={entry.stem for entry in (settings.keys / "custody").iterdir()},
+        key_names={entry.stem for entry in (settings.keys / "custody").glob("*")},
         known_keys={
             one["name"]
             for one in _rows(

@@ -78,9 +78,14 @@ class Attacker:
     """Holds any number of custody stores and key directories, combines them, and may ask every provider."""
 
     def __init__(
-        self, stores: Iterable[Home], key_dirs: Iterable[Path] = (), providers: Iterable[Provider] = ()
+        self,
+        stores: Iterable[Home],
+        key_dirs: Iterable[Path] = (),
+        providers: Iterable[Provider] = (),
+        domain: str = INSTALLATION,
     ) -> None:
         self.providers = list(providers)
+        self.domain = domain.encode()
         self.keys = {entry.name: entry.read_bytes() for place in key_dirs for entry in place.glob("*.key")}
         self.wrapped: set[tuple[int, str, bytes]] = set()
         self.blobs: dict[tuple[bytes, int], set[bytes]] = {}
@@ -108,7 +113,7 @@ class Attacker:
         return found
 
     def _unwrapped(self, epoch: int, name: str, wrapped: bytes) -> Iterator[bytes]:
-        aad = bind(b"shomei/v1/epoch", INSTALLATION.encode(), epoch.to_bytes(8), name.encode())
+        aad = bind(b"shomei/v1/epoch", self.domain, epoch.to_bytes(8), name.encode())
         for key in self.keys.values():
             try:
                 yield open_sealed(key, wrapped, aad)
@@ -140,7 +145,7 @@ class Attacker:
 
     def _opened(self, prefix: bytes, link: Link) -> Blob | None:
         place = bytes([len(prefix)]), prefix, link.epoch.to_bytes(8)
-        aad = bind(b"shomei/v1/tree", INSTALLATION.encode(), *place)
+        aad = bind(b"shomei/v1/tree", self.domain, *place)
         for sealed in self.blobs.get((prefix, link.epoch), set()):
             try:
                 return Blob.decode(open_sealed(link.key, sealed, aad))
