@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -43,8 +43,10 @@ class Server:
             text=True,
         )
 
-    def run(self, home: Home, steps: Iterable[Step], failpoints: str = "") -> "Run":
-        """Run the steps in a child; return how it ended and what it said."""
+    def run(
+        self, home: Home, steps: Iterable[Step], failpoints: str = "", trace: Sequence[str] = ()
+    ) -> "Run":
+        """Run the steps in a child, under strace if there are arguments for it; return how it ended."""
         folder = home.settings.home.parent
         order = Order(
             home=str(home.settings.home),
@@ -56,6 +58,7 @@ class Server:
             logs=self._logs,
             database_url=home.settings.database_url,
             custody_url=home.settings.custody_url,
+            trace=list(trace),
         )
         Path(order.said).write_bytes(b"")
         assert self._process.stdin is not None

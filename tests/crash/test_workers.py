@@ -235,7 +235,8 @@ def test_a_full_pool_is_a_refusal_and_passes(postgres: PostgreSQL, folder: Path)
     with home.opened() as house:
         with house.engine.store.snapshot(), pytest.raises(StorageUnavailable):
             house.remember("a kettle")
-        assert found(house) == {house.remember("a kettle")}
+        memory_id = house.remember("a kettle")
+        assert found(house) == {memory_id}
 
 
 # The parent and its workers.
