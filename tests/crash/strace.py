@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-WRITING = ("fdatasync", "fsync", "pwrite64", "ftruncate", "rename", "unlink")
+WRITING = ("fdatasync", "fsync", "pwrite64", "ftruncate", "unlink")
 _CALL = re.compile(r"^\d+ +(\w+)\(", re.MULTILINE)
 
 

@@ -12,7 +12,7 @@ AT_MOST = 7  # of each call, by default
 
 
 def steps(stored: Stored) -> list[Step]:
-    """One of each verb that writes: about a hundred syncs and three hundred writes."""
+    """One of each verb that writes: some fifty syncs and eight hundred writes."""
     stone, lamp = named(stored, "a stone"), named(stored, "a lamp of bob")
     ladder = named(stored, "a ladder of bob")
     return [

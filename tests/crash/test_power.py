@@ -1,0 +1,95 @@
+"""The power fails at any moment: whatever the disk kept of what was not synced, what was told holds. T-03."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.crash.power import CALLS, Disk
+from tests.crash.runs import KILLED, Run, Server, Stored, after
+from tests.crash.strace import needs_strace
+from tests.crash.test_syscalls import steps
+
+IMAGES, DEEP_IMAGES = 60, 3000
+
+
+def test_a_disk_keeps_what_was_synced_and_any_of_the_rest(tmp_path: Path) -> None:
+    """The model itself, on a log written by hand."""
+
+    def hexed(text: str) -> str:
+        return "".join(f"\\x{octet:02x}" for octet in text.encode())
+
+    root, name = tmp_path / "root", str(tmp_path / "root" / "file")
+    root.mkdir()
+    opened = f'1 openat(AT_FDCWD<{hexed("/")}>, "{hexed(name)}", O_RDWR|O_CREAT, 0600) = 3<{hexed(name)}>'
+    place = f"3<{hexed(name)}>"
+    lines = [
+        opened,
+        f'1 pwrite64({place}, "{hexed("one")}", 3, 0) = 3',
+        f"1 fdatasync({place}) = 0",
+        f'1 pwrite64({place}, "{hexed("two")}", 3, 3) = 3',
+        f'1 openat(AT_FDCWD<{hexed("/")}>, "{hexed(str(root))}", O_RDONLY) = 4<{hexed(str(root))}>',
+        f"1 fsync(4<{hexed(str(root))}>) = 0",
+        f'1 unlink("{hexed(name)}") = 0',
+    ]
+    (tmp_path / "log").write_text("\n".join(lines))
+    disk, chance = Disk.of(root), random.Random(0)
+    seen = [{tuple(disk.image(chance, kept).values()) for kept in (0, 1)} for _ in disk.run(tmp_path / "log")]
+    nothing, one, both, gone = (), (b"one",), (b"onetwo",), ()
+    assert seen[0] == {nothing, (b"",)}
+    assert seen[2] == {nothing, one}, "a file whose directory was not synced may have no name"
+    assert seen[3] == {nothing, both}
+    assert seen[5] == {one, both}
+    assert seen[6] == {one, gone}
+
+
+@needs_strace
+def test_every_image_holds_what_was_told(
+    server: Server, small: Stored, folder: Path, request: pytest.FixtureRequest
+) -> None:
+    (folder / "run").mkdir()
+    home = small.copied(folder / "run")
+    disk = Disk.of(home.settings.home.parent)
+    log, said = folder / "log", folder / "run" / "said"
+    arguments = ["-y", "-xx", "-s", "10000000", "-o", str(log), "-e", "trace=" + ",".join(CALLS)]
+    whole = server.run(home, steps(small), trace=arguments)
+    assert whole.code == 0, whole.errors
+    count = sum(1 for _ in Disk.of(home.settings.home.parent).run(log))
+    images = DEEP_IMAGES if request.config.getoption("--deep") else IMAGES
+    chance = random.Random(9)
+    cuts = sorted(chance.choices(range(1, count + 1), k=images))
+    moment = 0
+    for name in disk.run(log):
+        moment += 1
+        while cuts and cuts[0] == moment:
+            cuts.pop(0)
+            seed = f"{moment} {name} {chance.getrandbits(32)}"
+            told = [json.loads(line) for line in disk.written(said).splitlines()]
+            holds(small, folder, disk, seed, told)
+    assert not cuts
+    print(f"{count} calls, {images} images")
+
+
+def holds(small: Stored, folder: Path, disk: Disk, seed: str, told: list[dict[str, object]]) -> None:
+    """Make one image, open it, and hold it against what had been said."""
+    chance = random.Random(seed)
+    image = disk.image(chance, chance.choice([0.0, 0.2, 0.5, 0.8, 1.0]))
+    (folder / "image").mkdir()
+    home = small.copied(folder / "image")
+    for path in home.settings.home.rglob("*"):
+        if path.is_file():
+            path.unlink()
+    for path, content in image.items():
+        target = folder / "image" / Path(path).relative_to(disk.root)
+        target.write_bytes(content)
+        target.chmod(0o600)
+    run = Run(KILLED, told, "")
+    try:
+        with home.opened() as house:
+            after(house, home, small, run, carried_out=None)
+    except BaseException as failure:
+        failure.add_note(f"the image of {seed!r}")
+        raise
+    shutil.rmtree(folder / "image")
