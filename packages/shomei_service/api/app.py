@@ -1,6 +1,6 @@
 """The application: FastAPI over the one table of routes, in one layer that seals every answer."""
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Final, NoReturn, cast
 
@@ -39,13 +39,17 @@ _NO_TELEMETRY: Final = TelemetryConfig(
 
 
 def create_app(
-    engine: Engine, operations: Iterable[AnyOperation] = OPERATIONS, settings: Settings | None = None
+    engine: Engine,
+    operations: Iterable[AnyOperation] = OPERATIONS,
+    settings: Settings | None = None,
+    on_broken: Callable[[], None] = lambda: None,
 ) -> FastAPI:
     """Return the service over an open engine; whoever opened the engine closes it, after the application.
 
+    `on_broken` is called once a disk has failed to keep what was written: the process has to end.
     Raises StartRefused when no settings are given and the environment's are not valid.
     """
-    upkeep = Upkeep(engine)
+    upkeep = Upkeep(engine, on_broken=on_broken)
     embedding = Upkeep(engine, embed, wake=engine.embed_now)
     lanes = Lanes()
     rates = Rates(settings or read_settings())

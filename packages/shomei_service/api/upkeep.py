@@ -22,11 +22,13 @@ class Upkeep:
         *,
         wake: threading.Event | None = None,
         every: float = _EVERY_SECONDS,
+        on_broken: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine = engine
         self._tend = tend
         self._wake = wake or engine.wake
         self._every = every
+        self._on_broken = on_broken
         self._stopping = threading.Event()
         self._failed = False
         self._thread = threading.Thread(target=self._run, name="shomei-upkeep", daemon=True)
@@ -49,6 +51,8 @@ class Upkeep:
     def _run(self) -> None:
         while not self._stopping.is_set():
             more = self._attempt()
+            if self._engine.is_broken:
+                self._on_broken()
             if self._failed:
                 self._stopping.wait(self._every)  # not woken by requests: a broken disk is no busy loop
             elif not more:

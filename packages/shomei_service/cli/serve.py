@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ..engine.errors import EngineError, StartRefused
+from ..engine.errors import EngineError, StartRefused, StorageUnavailable
 from ..home import held
 from ..settings import Environment, Settings, read_settings
 from .workers import Workers
@@ -69,12 +69,21 @@ def _serve(
 
     with opened(settings, alone=True) as engine:
         _require_walls(settings, engine)
-        app = create_app(engine, settings=settings)
+
+        def end() -> None:
+            server.should_exit = True
+
+        app = create_app(engine, settings=settings, on_broken=end)
         server = uvicorn.Server(
             configuration(app, host=settings.host, port=settings.port, log_level=settings.log_level)
         )
         opened_now()
         server.run(sockets=None if listening is None else [listening])
+        if engine.is_broken:
+            raise StorageUnavailable(
+                "a disk failed to keep what was written, so nothing more was answered; "
+                "look at the disk, then start again: what was answered is there"
+            )
 
 
 def _require_walls(settings: Settings, engine: "Engine") -> None:

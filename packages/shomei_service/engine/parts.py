@@ -2,19 +2,18 @@
 
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from .audit import Audit
-from .custody import Address, Custody, address
+from .custody import Custody, address
 from .custody.journal import WITHDRAWN
 from .custody.sealing import commitment_key
 from .duties import Duties
 from .errors import CustodyUnavailable, Fault
 from .indexes import Indexes, Keep
-from .model import Attested, Clock, JsonObject, Tenant, TenantId, new_id
+from .model import Attested, Clock, JsonObject, Tenant, TenantId
 from .recall.embedder import Embedder, EmbedderFault
 from .recall.features import Floats
 from .recall.queries import QueryVectors
@@ -28,7 +27,7 @@ from .signing import Signing, signed
 from .store import receipts, tenants
 from .store.receipts import ReceiptRow
 from .store.unit import Store, Unit
-from .turnstile import Turnstile
+from .turns import Entrances, Flights, Slots
 
 _MARK_EVERY_S = 5  # RECEIPTS.md §2: how far custody's log marks may lag behind
 _QUERIES_KEPT = 2048  # 3 MiB of vectors
@@ -233,88 +232,14 @@ class Engine:
             if at_once or not 0 <= waited < _MARK_EVERY_S:
                 self.mark_log(tenant_id)
 
+    @property
+    def is_broken(self) -> bool:
+        """A disk failed to keep what was written: only a new opening can find out what is there."""
+        return self.store.is_fatal or self.custody.is_fatal
+
     def close(self) -> None:
         """Write the log marks, then close database and custody, whatever fails on the way."""
         with closing(self.custody), closing(self.store):
-            self.audit.flush()
-            self.mark_moved_logs(at_once=True)
-
-
-class Slots:
-    """Hands out leaf addresses, each once, from blocks that custody leases. CUSTODY.md §3."""
-
-    def __init__(self, custody: Custody) -> None:
-        self._custody = custody
-        self._lock = threading.Lock()
-        self._leased: dict[int, Iterator[int]] = {}
-
-    def take(self, tenant_number: int) -> Address:
-        """Return an address no row has ever had."""
-        with self._lock:
-            block = self._leased.get(tenant_number)
-            row = next(block, None) if block else None
-            if row is None:
-                block = iter(self._custody.lease_rows(tenant_number))
-                self._leased[tenant_number] = block
-                row = next(block)
-            return address(tenant_number, row)
-
-
-class Entrances:
-    """Where memories that arrive together at one tenant are admitted together."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._of: dict[TenantId, Turnstile[Any, Any]] = {}
-
-    def of(self, tenant: TenantId) -> Turnstile[Any, Any]:
-        """Return the tenant's entrance."""
-        with self._lock:
-            return self._of.setdefault(tenant, Turnstile[Any, Any]())
-
-
-class Flights:
-    """One erasure is carried out by one thread at a time; others wait for it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._flying: dict[str, _Flight] = {}
-
-    @contextmanager
-    def alone(self, intent_id: str) -> Generator[None]:
-        """Enter when no other thread is carrying out the intent; whoever is inside may re-enter."""
-        with self._lock:
-            flight = self._flying.setdefault(intent_id, _Flight())
-            flight.aboard += 1
-        try:
-            with flight.turn:
-                yield
-        finally:
-            with self._lock:
-                flight.aboard -= 1
-                if not flight.aboard:
-                    del self._flying[intent_id]
-
-    def is_flying(self, intent_id: str) -> bool:
-        """Say whether a thread of this process is carrying the intent out."""
-        with self._lock:
-            return intent_id in self._flying
-
-    @contextmanager
-    def reserved(self) -> Generator[str]:
-        """Yield the id for an intent that, while the block lasts, only this thread carries out.
-
-        Whoever asked for an erasure is owed its proof: upkeep and other callers, which see the intent
-        from its commit on, wait.
-        """
-        intent_id = new_id("obl_")
-        with self.alone(intent_id):
-            yield intent_id
-
-
-@dataclass(slots=True)
-class _Flight:
-    """Whose turn it is, and how many threads are at it or wait."""
-
-    turn: AbstractContextManager[object] = field(default_factory=threading.RLock)
-    aboard: int = 0
+            if not self.is_broken:
+                self.audit.flush()
+                self.mark_moved_logs(at_once=True)

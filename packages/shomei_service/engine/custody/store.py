@@ -22,6 +22,7 @@ from .tables import head, metadata
 _BUSY_TIMEOUT_S: Final = 30
 _PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "temp_store=MEMORY")
 _ASSERTED: Final = {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1}
+_UNKNOWN: Final = {sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC}
 _OTHERS: Final = 0o077
 _CONNECT_TIMEOUT_S: Final = 5
 _POOL_SIZE: Final = 8
@@ -210,9 +211,9 @@ def sqlite_path(url: str) -> Path | None:
 
 
 def _is_disk_failure(exc: Exception) -> bool:
-    """Say whether SQLite reports an I/O error, of any kind, after which no sync can be trusted."""
+    """Say whether SQLite reports a failed sync, after which nobody knows what is on the disk."""
     cause = exc.orig if isinstance(exc, DBAPIError) else exc
-    return getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_IOERR
+    return getattr(cause, "sqlite_errorcode", 0) in _UNKNOWN
 
 
 def _create_private(where: Path) -> None:

@@ -123,6 +123,11 @@ class Custody:
         """Who holds the epoch key."""
         return self._heads.holders.current
 
+    @property
+    def is_fatal(self) -> bool:
+        """A sync of the store failed: nothing is written until it is opened anew."""
+        return self._store.is_fatal
+
     # Reading
 
     def derive(self, address: Address) -> bytes:

@@ -29,6 +29,8 @@ _PRAGMAS = (
     "foreign_keys=ON",
     "temp_store=MEMORY",
 )
+# After these nobody knows what of the file is on the disk. Other failures undo their transaction and no more.
+_UNKNOWN = {sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC}
 _ASSERTED = {"journal_mode": "wal", "synchronous": "2", "secure_delete": "1", "foreign_keys": "1"}
 
 
@@ -53,6 +55,7 @@ class Store:
         self.is_sqlite: bool = self._url.get_backend_name() == "sqlite"
         self._writing: AbstractContextManager[object] = threading.RLock() if self.is_sqlite else nullcontext()
         self._engine: Engine = _connect(self._url, read_only=read_only, pool=pool)
+        self.is_fatal: bool = False  # a sync failed: nothing is written any more, see docs/decisions
 
     @property
     def path(self) -> Path | None:
@@ -110,7 +113,9 @@ class Store:
 
         Without a tenant it sees everyone's rows: for what belongs to none.
         """
-        with self._writing, _as_unavailable(), self._engine.connect() as connection:
+        if self.is_fatal:
+            raise StorageUnavailable("the disk failed to keep what was written; start again to recover")
+        with self._writing, self._sync_watched(), self._engine.connect() as connection:
             connection.execution_options(writes=True)
             with connection.begin():
                 walls.enter(connection, tenant)
@@ -150,7 +155,7 @@ class Store:
         """
         if not self.is_sqlite:
             return False
-        with self._writing, _as_unavailable():
+        with self._writing, self._sync_watched():
             raw = self._engine.raw_connection()
             try:
                 cursor = raw.cursor()
@@ -162,6 +167,18 @@ class Store:
             finally:
                 raw.close()
         return bool(row is not None and row[0] == 0)
+
+    @contextmanager
+    def _sync_watched(self) -> Generator[None]:
+        """Remember a sync that failed: a second one that succeeds proves nothing. RELIABILITY T-05."""
+        try:
+            with _as_unavailable():
+                yield
+        except StorageUnavailable as exc:
+            cause = exc.__cause__
+            code = getattr(cause.orig if isinstance(cause, DBAPIError) else cause, "sqlite_errorcode", 0)
+            self.is_fatal = self.is_fatal or code in _UNKNOWN
+            raise
 
     def close(self) -> None:
         """Close every connection."""
@@ -175,7 +192,7 @@ def _as_unavailable() -> Generator[None]:
         yield
     except EngineError:
         raise
-    except (DBAPIError, PoolTimeout) as exc:
+    except (DBAPIError, sqlite3.Error, PoolTimeout) as exc:  # the second where a cursor is used directly
         raise StorageUnavailable("the database does not answer or is full") from exc
     except SQLAlchemyError as exc:
         raise StorageUnavailable("the database could not do that") from exc
