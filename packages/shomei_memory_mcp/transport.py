@@ -143,8 +143,10 @@ def _note(message: JSONRPCMessage, pending: set[RequestId]) -> None:
     if isinstance(message, JSONRPCRequest):
         pending.add(message.id)
     elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
-        # A cancelled call is never answered.
-        pending.discard(cast(RequestId, (message.params or {}).get("requestId", "")))
+        # A cancelled call is never answered. What a host calls an id may be anything, a list too.
+        cancelled = cast(object, (message.params or {}).get("requestId"))
+        if isinstance(cancelled, str | int):
+            pending.discard(cancelled)
 
 
 def _refusal(id_: RequestId | None, code: int, message: str) -> JSONRPCError:

@@ -75,7 +75,7 @@ class Stub:
         self._released = threading.Event()
         self._listener = socket.socket(self.family)
         self._listener.bind(("::1" if self.family == socket.AF_INET6 else "127.0.0.1", 0))
-        self._listener.listen(64)
+        self._listener.listen(512)
         self.port = int(self._listener.getsockname()[1])
         self._threads = [threading.Thread(target=self._accept)]
         self._open: list[socket.socket] = []
@@ -135,7 +135,8 @@ class Stub:
             headers = {name.lower(): value.strip() for name, value in (line.split(":", 1) for line in lines)}
             length = int(headers.get("content-length", "0"))
             while len(buffer) < length:
-                chunk = connection.recv(65_536)
+                if not (chunk := connection.recv(65_536)):
+                    return
                 self.received += chunk
                 buffer += chunk
             method, target, _ = first.split(" ")
