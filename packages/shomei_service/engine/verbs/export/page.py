@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Control characters, and those that turn the direction of text around.
 _UNSEEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _UNNAMED: Final = (None, "GENERIC")
-_NOT_STATED: Final = "Not stated here. Ask the contact named above."
+_NOT_STATED: Final = "Not stated here. Ask the operator."
 
 _SECTIONS: Final = (
     ("memories", "Memories"),
@@ -254,7 +254,7 @@ def _stated(snapshot: "Snapshot", name: ExportText, title: str) -> str:
     assert isinstance(processing, dict), "we wrote it"  # noqa: S101
     told = processing[name.value]
     if told == wording.NONE_DECLARED:
-        told = "None are declared: no decision about you is made by automated means alone on these data."
+        told = "The operator has declared none."
     said_here = (
         f'<p class="text" dir="auto">{shown(told)}</p>' if told else f'<p class="soft">{_NOT_STATED}</p>'
     )
