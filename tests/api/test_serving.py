@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -23,6 +24,7 @@ from shomei_service.api.schemas import DeleteQuery
 from shomei_service.api.server import configuration
 from shomei_service.api.upkeep import Upkeep
 from shomei_service.engine.errors import SigningFault, StorageUnavailable
+from shomei_service.engine.shared_embedder import Waiting
 from tests.api.house import House, Live, read_answer, serve
 
 
@@ -45,7 +47,7 @@ class Lagging:
 
     def __init__(self, house: House) -> None:
         self.store = house.engine.store
-        self.embedder = "there is one"
+        self.embedder = SimpleNamespace(waiting=Waiting())
         self.probed = 0
 
     def probe_signer(self) -> None:

@@ -195,6 +195,8 @@ def embed_pending(engine: Engine, limit: int) -> bool:
         return False
     queue = engine.embedder.waiting
     with engine.store.snapshot() as connection:
+        if recall.embedder_id(connection) not in (None, engine.embedder.model_id):
+            return False  # the rows are another model's, and so is the work
         rows = memories.not_embedded(connection, limit, after=queue.after)
     queue.met |= queue.hopeless & {row.memory_id for _, row in rows}
     fresh = [(tenant_id, row) for tenant_id, row in rows if row.memory_id not in queue.hopeless]
@@ -226,9 +228,11 @@ def _embed(engine: Engine, embedder: SharedEmbedder, tenant_id: TenantId, rows: 
         except (Punctured, IntegrityFault):  # erased while its vectors were made, or not what was sealed
             embedder.waiting.hopeless.add(row.memory_id)
             embedder.waiting.met.add(row.memory_id)
+    if not embedded:
+        return done
     with engine.unit(tenant_id) as unit:
         if not recall.claim(unit.connection, embedder.model_id):
-            return False  # the rows are another model's, and so is the work
+            return False  # they became another model's meanwhile
         revision = tenants.take_sequence(unit, 0, now=engine.clock.now()).revision
         for row in embedded:
             memories.put_recall(unit, row, row.sealed_recall, revision=revision)

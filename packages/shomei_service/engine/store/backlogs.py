@@ -6,7 +6,7 @@ from sqlalchemy import Connection, func, select
 
 from ..model import Life, ObligationState
 from .governance_tables import obligations
-from .tables import intents, memories
+from .tables import NOT_EMBEDDED, intents, memories
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,8 @@ class Backlogs:
 
 def count(connection: Connection, *, now: int) -> Backlogs:
     """Return what waits."""
-    unembedded = select(func.count()).where(memories.c.embedded.is_(False), memories.c.life == Life.LIVE)
+    lacking = NOT_EMBEDDED, memories.c.life == Life.LIVE
+    unembedded = select(func.count()).select_from(memories).where(*lacking)
     erasures = select(func.count()).select_from(intents)
     overdue = select(func.count()).where(
         obligations.c.state == ObligationState.OPEN, obligations.c.due_at <= now

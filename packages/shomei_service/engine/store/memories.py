@@ -31,7 +31,7 @@ from ..model import (
 from .bound import TENANT, WANTED, any_of, one_of, within
 from .governance_tables import obligations
 from .records import record
-from .tables import memories
+from .tables import NOT_EMBEDDED, memories
 from .unit import Unit
 
 _ADDRESSES_AT_ONCE = 500  # bound parameters in one statement; SQLite's old default allows 999
@@ -247,7 +247,7 @@ def not_embedded(connection: Connection, limit: int, *, after: int) -> list[tupl
     """Return live rows of any tenant behind an address that still lack their vectors, oldest first."""
     query = (
         select(memories.c.tenant_id, *_COLUMNS)
-        .where(memories.c.embedded.is_(False), memories.c.life == Life.LIVE, memories.c.address > after)
+        .where(NOT_EMBEDDED, memories.c.life == Life.LIVE, memories.c.address > after)
         .order_by(memories.c.address)
         .limit(limit)
     )
@@ -256,8 +256,8 @@ def not_embedded(connection: Connection, limit: int, *, after: int) -> list[tupl
 
 def count_not_embedded(connection: Connection, *, but: Sequence[str]) -> int:
     """Return how many live rows still lack their vectors, leaving out those with these ids."""
-    lacking = memories.c.embedded.is_(False), memories.c.life == Life.LIVE
-    query = select(func.count()).where(*lacking, ~one_of(memories.c.memory_id))
+    lacking = NOT_EMBEDDED, memories.c.life == Life.LIVE
+    query = select(func.count()).select_from(memories).where(*lacking, ~one_of(memories.c.memory_id))
     return connection.execute(query, {"several": but}).scalar_one()
 
 
@@ -274,16 +274,6 @@ def put_recall(unit: Unit, row: MemoryRow, sealed_recall: bytes, *, revision: in
         .values(sealed_recall=sealed_recall, embedded=True, revision=revision)
     )
     return done.rowcount == 1
-
-
-def with_semantic_type(unit: Unit, semantic_ref: str) -> list[MemoryId]:
-    """Return the ids of live rows of one semantic type, given as its keyed hash."""
-    query = select(memories.c.memory_id).where(
-        memories.c.tenant_id == unit.tenant,
-        memories.c.semantic_ref == semantic_ref,
-        memories.c.life == Life.LIVE,
-    )
-    return [MemoryId(value) for value in unit.connection.execute(query).scalars()]
 
 
 def at_addresses(connection: Connection, addresses: Sequence[int]) -> list[tuple[TenantId, MemoryRow]]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, bindparam, func, select, text, tuple_, update
+from sqlalchemy import Connection, bindparam, select, tuple_, update
 
 from ..model import Life, MemoryId, Pseudonym
 from . import tenants
@@ -12,7 +12,6 @@ from .unit import Unit
 
 # Every receipt whose act leaves a tombstone. SEMANTICS.md §15.
 _OF_ERASURES: Final = ("shomei.vector_delete.v1", "shomei.memory_update.v1", "shomei.reerase.v1")
-_NOT_EMBEDDED: Final = text("NOT embedded")  # word for word the condition of tables.memories' index
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -82,12 +81,6 @@ def erased_since(unit: Unit, place: Place) -> list[MemoryId]:
     """Return what was erased since the tenant stood there; the log must be the same one."""
     wanted = {"tenant": unit.tenant, "origin": place.origin, "seq": place.next_seq}
     return [MemoryId(value) for value in unit.connection.execute(_ERASED, wanted).scalars()]
-
-
-def backlog(connection: Connection) -> int:
-    """Return how many live rows of any tenant lack their vectors."""
-    query = select(func.count()).select_from(memories).where(_NOT_EMBEDDED, memories.c.life == Life.LIVE)
-    return connection.execute(query).scalar_one()
 
 
 def embedder_id(connection: Connection) -> str | None:

@@ -94,6 +94,9 @@ api_keys = Table(
     of_tenant(),
 )
 
+# Word for word the condition of an index below: a database uses it for nothing else.
+NOT_EMBEDDED = text("NOT embedded")
+
 memories = Table(
     "memories",
     metadata,
