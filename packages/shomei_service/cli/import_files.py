@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
+from ..engine import limits
 from ..engine.errors import Invalid, Refusal
 from ..engine.model import JsonObject, LawfulBasis, NewMemory
 from ..engine.verbs.importing import Line
@@ -148,7 +149,27 @@ def _object(item: object) -> _Object:
             raise NotAMemory("not JSON") from None
     if not isinstance(item, dict):
         raise NotAMemory("not an object")
+    _require_modest(cast(object, item))
     return cast(_Object, item)
+
+
+def _require_modest(item: object) -> None:
+    """Refuse what no client could have sent over HTTP either: nesting without end, text that is none."""
+    level = [item]
+    for _ in range(limits.JSON_DEPTH):
+        level = [child for one in level for child in _children(one)]
+    if level:
+        raise NotAMemory("nested deeper than 32 levels")
+    try:
+        json.dumps(item, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise NotAMemory("holds a lone surrogate, which is not a character") from None
+
+
+def _children(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()
 
 
 def _own(item: _Object, user_id: str | None) -> _Found:

@@ -172,6 +172,25 @@ def test_a_run_that_looks_takes_nothing(office: Office) -> None:
     assert texts(office) == []
 
 
+def test_an_id_can_not_pass_for_what_another_line_says(office: Office, tmp_path: Path) -> None:
+    (said,) = read_lines(write(tmp_path, "m.jsonl", {"text": "a"}))
+    assert isinstance(said, Line)
+    path = write(
+        tmp_path, "m.jsonl", {"text": "b", "id": said.identity}, {"text": "a"}, {"text": "c", "id": "\0"}
+    )
+    assert fates(take(office, path)) == ["taken"] * 3
+
+
+def test_metadata_that_is_nested_without_end_is_exported_as_text(office: Office, tmp_path: Path) -> None:
+    deep: Any = 1
+    for _ in range(400):
+        deep = [deep]
+    office.remember("deep", "ada", metadata={"deep": deep})
+    package = portable(office, "ada", tmp_path / "a.zip")
+    (line,) = zipfile.ZipFile(package).read("art20/memories.jsonl").splitlines()
+    assert json.loads(json.loads(line)["metadata_text"]) == {"deep": deep}
+
+
 def test_one_line_that_is_refused_does_not_stop_the_others(office: Office) -> None:
     def line(number: int, text: str, **facts: Any) -> Line:
         return Line(number, str(number), True, NewMemory(text, "ada", **facts))
@@ -308,6 +327,9 @@ def test_lines_with_any_of_the_usual_names_for_a_text(tmp_path: Path) -> None:
         ('{"text":"a","metadata_text":"[]"}', "metadata_text is not an object"),
         ('{"text":"a","lawful_basis":"whim"}', "lawful_basis is none of the documented ones"),
         ('{"type":"relation","text":"a"}', None),
+        ('{"text":"a","metadata":' + '{"a":' * 40 + "1" + "}" * 41, "nested deeper than 32 levels"),
+        ('{"text":"\\ud800"}', "holds a lone surrogate, which is not a character"),
+        ('{"text":"a","id":"\\udfff"}', "holds a lone surrogate, which is not a character"),
         ('{"text":"' + "a" * (1 << 20) + '"}', "longer than any memory may be"),
     ],
 )

@@ -1,16 +1,21 @@
 """Take memories in from a file, each line once, and none that was erased. docs/spec/export.md §9."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 from .. import admission
 from ..errors import Refusal
 from ..model import Caller, MemoryId, NewMemory, Scope, SourceKind
 from ..parts import Engine
+from ..receipts.commitments import Commitments
 from ..store import imports, memories, tenants, tombstones
 from ..store.imports import Imported
 from ..store.unit import Unit
+
+_OURS: Final = re.compile(r"lm_[0-9a-f]{32}")
 
 
 class Fate(StrEnum):
@@ -58,7 +63,7 @@ def take_in(engine: Engine, caller: Caller, form: str, lines: Sequence[Line]) ->
     caller.require(Scope.ADMIN)
     with engine.reading(caller.tenant) as unit:
         commitments = engine.commitments(tenants.get(unit))
-        keyed = [_Keyed(one, commitments.import_line(form, one.identity)) for one in lines]
+        keyed = [_keyed(commitments, form, one) for one in lines]
         outcomes = _settled(unit, keyed)
     new = _first_of_each([one for one in keyed if one.line.number not in outcomes])
     try:
@@ -79,9 +84,14 @@ def look(engine: Engine, caller: Caller, form: str, lines: Sequence[Line]) -> li
     caller.require(Scope.ADMIN)
     with engine.reading(caller.tenant) as unit:
         commitments = engine.commitments(tenants.get(unit))
-        keyed = [_Keyed(one, commitments.import_line(form, one.identity)) for one in lines]
+        keyed = [_keyed(commitments, form, one) for one in lines]
         outcomes = _settled(unit, keyed)
     return [outcomes.get(one.number, Outcome(one.number, Fate.TAKEN)) for one in lines]
+
+
+def _keyed(commitments: Commitments, form: str, line: Line) -> _Keyed:
+    kind = "id" if line.has_id else "said"  # no id can pass for what another line says
+    return _Keyed(line, commitments.import_line(form, f"{kind}\0{line.identity}"))
 
 
 def _settled(unit: Unit, keyed: Sequence[_Keyed]) -> dict[int, Outcome]:
@@ -89,8 +99,10 @@ def _settled(unit: Unit, keyed: Sequence[_Keyed]) -> dict[int, Outcome]:
     taken = imports.find(unit, [one.key for one in keyed])
     outcomes: dict[int, Outcome] = {}
     for one in keyed:
-        memory_id = taken.get(one.key) or MemoryId(one.line.identity)
-        fate = _fate(unit, memory_id) if one.line.has_id or one.key in taken else None
+        memory_id = taken.get(one.key)
+        if memory_id is None and _OURS.fullmatch(one.line.identity):
+            memory_id = MemoryId(one.line.identity)
+        fate = _fate(unit, memory_id) if memory_id is not None else None
         if fate is not None:
             outcomes[one.line.number] = Outcome(one.line.number, fate, memory_id)
     return outcomes

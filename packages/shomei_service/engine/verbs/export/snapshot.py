@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from ... import policy
+from ... import limits, policy
 from ...custody import Punctured
 from ...errors import IntegrityFault
 from ...model import (
@@ -200,11 +200,10 @@ def _metadata(content: Content) -> JsonObject:
     return {"metadata": {}, "metadata_text": wording.json_text(content.metadata)}
 
 
-def _is_portable(value: Json) -> bool:
-    if isinstance(value, dict):
-        return all(map(_is_portable, value.values()))
-    if isinstance(value, list):
-        return all(map(_is_portable, value))
+def _is_portable(value: Json, depth: int = 0) -> bool:
+    if isinstance(value, dict | list):
+        children = value.values() if isinstance(value, dict) else value
+        return depth < limits.JSON_DEPTH and all(_is_portable(child, depth + 1) for child in children)
     return not isinstance(value, int) or -_LARGEST <= value <= _LARGEST
 
 
