@@ -1,0 +1,71 @@
+"""A sync that fails once and succeeds ever after: the service believes neither. RELIABILITY T-05."""
+
+import signal
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests import oracle
+from tests.crash.strace import needs_strace
+from tests.fakes import Home, new_home
+from tests.service import Service, serving
+
+_UNTOLD = "a lamp that nobody was told of"
+
+
+@contextmanager
+def failing_once(service: Service, path: Path) -> Generator[None]:
+    """Let the next sync of one file fail with EIO in the running service, and every later one succeed."""
+    inject = "inject=fsync,fdatasync:error=EIO:when=1"
+    watched = ["-P", str(path), "-P", f"{path}-wal", "-e", "trace=fsync,fdatasync", "-e", inject]
+    tracer = subprocess.Popen(
+        ["strace", "-f", "-o", "/dev/null", *watched, "-p", str(service.process.pid)], stderr=subprocess.PIPE
+    )
+    try:
+        assert tracer.stderr is not None
+        assert b"attached" in tracer.stderr.readline()
+        yield
+    finally:
+        tracer.send_signal(signal.SIGINT)
+        tracer.communicate()
+
+
+@needs_strace
+@pytest.mark.parametrize("store", ["database", "custody"])
+def test_a_failed_sync_ends_the_service(tmp_path: Path, store: str) -> None:
+    home = new_home(tmp_path)
+    path = {
+        "database": home.settings.data / "shomei.db",
+        "custody": home.settings.custody_store / "custody.db",
+    }[store]
+    with serving(home, tmp_path) as service, _client(service, home) as client:
+        kept = [_add(client, f"a lamp, number {number}") for number in range(3)]
+        assert all(answer.status_code == 200 for answer in kept)
+        with failing_once(service, path):
+            if store == "custody":
+                answer = client.delete(f"/v1/memories/{kept.pop().json()['results'][0]['id']}")
+            else:
+                answer = _add(client, _UNTOLD)
+            assert answer.status_code == 503
+            assert service.process.wait(timeout=60) == 1
+        assert "look at the disk" in service.log.read_text()
+    with home.opened() as house:
+        texts = oracle.settled(house, home.settings)
+    answered = {one.json()["results"][0]["id"] for one in kept}
+    # What was under way is there or is not: nobody was told either. An erasure that was begun is finished.
+    others = {texts[one] for one in texts.keys() - answered}
+    assert answered <= texts.keys()
+    assert others <= ({_UNTOLD} if store == "database" else set())
+
+
+def _client(service: Service, home: Home) -> httpx.Client:
+    headers = {"authorization": f"Bearer {home.admin_token}"}
+    return httpx.Client(base_url=service.url, headers=headers, trust_env=False, timeout=60)
+
+
+def _add(client: httpx.Client, text: str) -> httpx.Response:
+    return client.post("/v1/memories", json={"messages": text, "user_id": "alice"})
