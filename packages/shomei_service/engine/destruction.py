@@ -1,8 +1,8 @@
 """Destroy keys, prove that they are gone, and say so in receipt terms. CUSTODY.md §4 (E2-E5), §6."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from .custody import Address, Destruction, Puncture, Punctured
+from .custody import Address, Destruction, LogMark, Puncture, Punctured
 from .custody.providers.protocol import DestroyMethod, Finality
 from .errors import IntegrityFault
 from .model import Cause
@@ -12,7 +12,9 @@ from .receipts.bodies import KeyDestruction
 _SECONDS_A_DAY = 86_400
 
 
-def destroy(engine: Engine, leaves: Sequence[int], cause: Cause) -> Destruction:
+def destroy(
+    engine: Engine, leaves: Sequence[int], cause: Cause, *, mark: Mapping[str, LogMark] | None = None
+) -> Destruction:
     """Puncture the leaves, and prove that none of them can be derived any more (E2-E5).
 
     A repeat returns what the first call returned. Raises IntegrityFault if a key survived: then no
@@ -20,8 +22,7 @@ def destroy(engine: Engine, leaves: Sequence[int], cause: Cause) -> Destruction:
     """
     addresses = [Address(leaf) for leaf in leaves]
     asked = [Puncture(address, cause.value) for address in addresses]
-    destroyed = engine.custody.puncture(asked, now=engine.clock.now())
-    engine.custody.refresh()  # another process may have done it; what is in memory here must go too
+    destroyed = engine.custody.puncture(asked, now=engine.clock.now(), marks=mark)
     for address in addresses:
         try:
             engine.custody.derive(address)

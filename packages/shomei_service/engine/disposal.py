@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import aftermath, policy
-from .custody import Destruction
+from .custody import Destruction, LogMark
 from .destruction import destroy, expected, stated
 from .errors import CustodyUnavailable, ErasurePending, Fault
 from .failpoints import failpoint
@@ -164,6 +164,7 @@ def _carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed 
     with engine.reading(tenant_id) as unit:
         intent = intents.get(unit, intent_id)
         seals = memories.seals_of_intent(unit, intent_id)
+        tenant = tenants.get(unit)
     if intent is None:
         return None
     leaves = leaves_of(engine, tenant_id, intent, seals)
@@ -171,9 +172,11 @@ def _carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed 
     engine.indexes.discard(tenant_id, list(leaves))
     destroyed: Destruction | None = None
     if leaves:
-        engine.mark_log(tenant_id)
         # E2-E5, with no database lock held.
-        destroyed = destroy(engine, list(leaves.values()), intent.cause)
+        mark = dict[str, LogMark]()
+        if tenant.next_seq:
+            mark[tenant_id] = LogMark(tenant.log_origin, tenant.next_seq - 1)
+        destroyed = destroy(engine, list(leaves.values()), intent.cause, mark=mark)
     failpoint("e6.before")
     disposed = Disposed([], {})
     while True:

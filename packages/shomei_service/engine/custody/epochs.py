@@ -1,22 +1,42 @@
 """From one epoch to the next: E2, E3, P, E4, E5, and recovery from a crash between any two. CUSTODY.md §4."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..errors import CustodyUnavailable
 from ..failpoints import failpoint
-from . import records, roots
+from . import journal, records, roots
 from .faults import CustodyMismatch
 from .heads import Heads
 from .holders import code_of
-from .keytree import DirtyBlobs
+from .journal import LogMark
+from .keytree import KeyTree
 from .providers.protocol import Destroyed, Handle, KeyState, Provider
-from .records import Named, Record
+from .records import Ended, Named, Record
 from .reserve import Reserve, is_full
 from .roots import Head
 
 _ATTEMPTS: Final = 8  # against other processes that recover in between
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be punctured, each path for its cause, and how far tenants' logs have come meanwhile."""
+
+    causes: Mapping[bytes, str]
+    marks: Mapping[str, LogMark] = field(default_factory=dict[str, LogMark])
+
+
+@dataclass(frozen=True, slots=True)
+class _Advanced:
+    """A new head: its tree, its place in the log, what it punctured, which keys it leaves to be destroyed."""
+
+    tree: KeyTree
+    record: Record
+    causes: Mapping[bytes, str]
+    replaced: Sequence[Named]
 
 
 class Epochs:
@@ -30,40 +50,44 @@ class Epochs:
         self._next: Named | None = None
         self._torn: bool = False
 
-    def puncture(self, causes: Mapping[bytes, str], now: int, *, rotate: bool = False) -> dict[bytes, int]:
-        """Puncture these paths, destroy the old epoch key, and return the epoch that punctured each.
+    def puncture(self, asked: Asked, now: int) -> dict[bytes, Record]:
+        """Puncture paths, destroy the old epoch key, and return the epoch that punctured each.
 
-        What is punctured already keeps its epoch; with nothing left to puncture and no wish to rotate,
-        nothing is done. After a failure the next call recovers first.
+        What is punctured already keeps its epoch; with nothing left to puncture, nothing is done. After a
+        failure the next call recovers first.
         """
         try:
-            epochs = self._puncture(causes, now, rotate=rotate)
+            epochs = self._puncture(asked, now)
         except CustodyUnavailable as exc:
             if not (is_full(exc) and self._reserve.release()):
                 raise
-            epochs = self._puncture(causes, now, rotate=rotate)
+            epochs = self._puncture(asked, now)
         self._reserve.hold()
         return epochs
 
-    def _puncture(self, causes: Mapping[bytes, str], now: int, *, rotate: bool) -> dict[bytes, int]:
+    def _puncture(self, asked: Asked, now: int) -> dict[bytes, Record]:
         if self._torn:
             self.recover(now)
         self._torn = True
-        punctured = self._punctured(causes, now)
-        fresh = {steps: cause for steps, cause in causes.items() if steps not in punctured}
-        if fresh or rotate:
-            self._advance(fresh, now, rotate=rotate)
-            punctured |= self._punctured(fresh, now)
+        punctured = self._punctured(list(asked.causes), now)
+        fresh = {steps: cause for steps, cause in asked.causes.items() if steps not in punctured}
+        if fresh:
+            advanced = self._advance(replace(asked, causes=fresh), now)
+            punctured |= dict.fromkeys(advanced.causes, advanced.record)
+            elsewhere = [steps for steps in fresh if steps not in advanced.causes]
+            punctured |= self._punctured(elsewhere, now)
         self._torn = False
         return punctured
 
-    def move(self, goal: Provider, now: int) -> None:
-        """Put the tree under a key of another provider and destroy the old one; otherwise as a rotation."""
+    def rotate(self, now: int, *, goal: Provider | None = None) -> Record:
+        """Go to a fresh key, of another provider if it is named, and destroy the old one."""
         self.recover(now)  # and so no key is left that was only named
         self._torn = True
-        self._heads.holders.head_for(goal)
-        self._advance({}, now, rotate=True, goal=goal)
+        if goal is not None:
+            self._heads.holders.head_for(goal)
+        record = self._advance(Asked({}), now, rotate=True, goal=goal).record
         self._torn = False
+        return record
 
     def begin(self, seed: bytes, now: int) -> None:
         """Make the first head of a new store."""
@@ -93,11 +117,11 @@ class Epochs:
             with self._heads.book(connection, head.epoch) as book:
                 # Rule 2: these names and no others.
                 records.strike_pending(book, self._destroy_pending(head, records.read_pending(connection)))
-                ended: dict[Named, Destroyed] = {}
+                ended: dict[Named, Ended] = {}
                 for key in records.read_retiring(connection, head.epoch):
                     _require_other(key, head)
-                    ended[key] = self._destroy(key)
-                records.finish_epochs(book, ended, now)
+                    ended[key] = self._destroy(key), now
+                records.finish_epochs(book, ended)
         self._torn = False
 
     def _destroy_pending(self, head: Head, named: list[Named]) -> list[Named]:
@@ -111,19 +135,25 @@ class Epochs:
     def _find(self, key: Named) -> Provider | None:
         return self._heads.holders.find(key.key_custody)
 
-    def _punctured(self, causes: Mapping[bytes, str], now: int) -> dict[bytes, int]:
+    def _punctured(self, paths: Sequence[bytes], now: int) -> dict[bytes, Record]:
         """Return the epochs of what is punctured already, once the old keys are destroyed."""
-        with self._store.reading() as connection:
-            found = records.read_punctures(connection, list(causes))
-            epochs = {steps: epoch for steps, (epoch, _) in found.items()}
-            log = records.read_epochs(connection, epochs.values())
+        if not paths:
+            return {}
+        epochs, log = self._read(paths)
         if any(record.ended is None for record in log.values()):
             self.recover(now)
-        return epochs
+            epochs, log = self._read(paths)
+        return {steps: log[epoch] for steps, epoch in epochs.items()}
+
+    def _read(self, paths: Sequence[bytes]) -> tuple[dict[bytes, int], dict[int, Record]]:
+        with self._store.reading() as connection:
+            found = records.read_punctures(connection, paths)
+            epochs = {steps: epoch for steps, (epoch, _) in found.items()}
+            return epochs, records.read_epochs(connection, epochs.values())
 
     def _advance(
-        self, fresh: Mapping[bytes, str], now: int, *, rotate: bool, goal: Provider | None = None
-    ) -> None:
+        self, asked: Asked, now: int, *, rotate: bool = False, goal: Provider | None = None
+    ) -> _Advanced:
         """E2, E3, P, E4 and E5, in this order and no other."""
         provider = goal or self._heads.holders.current
         for _ in range(_ATTEMPTS):
@@ -132,8 +162,8 @@ class Epochs:
             failpoint("e2.pending")
             key = Named(provider.create(named.name), named.key_custody)
             failpoint("e2.created")
-            dirty = self._commit(provider, key, fresh, now, rotate=rotate)
-            if dirty is not None:
+            advanced = self._commit(provider, key, asked, now, rotate=rotate)
+            if advanced is not None:
                 break
             # Another process recovered in between and struck the name, so this key leads nowhere.
             provider.destroy(key.name)
@@ -141,24 +171,22 @@ class Epochs:
             raise CustodyUnavailable("other processes kept recovering custody; try again")
         failpoint("e3.after")
         # P: what was written must open before anything is destroyed.
-        opened = self._heads.confirm(dirty.tree)
-        if opened != dirty.tree.epoch:
+        if self._heads.confirm(advanced.tree) != advanced.tree.epoch:
             self._store.mirrors.bring_up()  # whoever wrote the newer head may not have come to it yet
         failpoint("p.readback")
-        # E4, E5: no key that a head needs which this process has not opened.
-        self._finish(opened, now)
+        return replace(advanced, record=self._finish(advanced, now))
 
     def _commit(
-        self, provider: Provider, key: Named, fresh: Mapping[bytes, str], now: int, *, rotate: bool
-    ) -> DirtyBlobs | None:
+        self, provider: Provider, key: Named, asked: Asked, now: int, *, rotate: bool
+    ) -> _Advanced | None:
         """E3: the new head in one transaction. None if another process struck the key's name."""
         with self._store.writing() as connection:
             head = roots.read_head(connection, lock=True)
             if not records.has_pending(connection, key.name):
                 return None
             tree = self._heads.current(head)
-            already = records.read_punctures(connection, list(fresh))
-            causes = {steps: cause for steps, cause in fresh.items() if steps not in already}
+            already = records.read_punctures(connection, list(asked.causes))
+            causes = {steps: cause for steps, cause in asked.causes.items() if steps not in already}
             epoch = head.epoch + 1
             dirty = tree.cut(causes, epoch=epoch)
             wrapped = provider.wrap(key.name, dirty.root_key, self._heads.wrap_aad(epoch, key.name))
@@ -166,22 +194,26 @@ class Epochs:
                 roots.advance(book, head, key, wrapped, dirty)
                 record = Record(epoch, now, rotate, head.key_custody, key.key_custody, None)
                 records.log_epoch(book, record, causes)
+                for tenant, mark in asked.marks.items():
+                    journal.mark(book, tenant, mark.origin, mark.seq)
+            replaced = records.read_retiring(connection, epoch)
             failpoint("e3.before_fsync")
-        return dirty
+        return _Advanced(dirty.tree, record, causes, replaced)
 
-    def _finish(self, opened: int, now: int) -> None:
+    def _finish(self, advanced: _Advanced, now: int) -> Record:
         """E4: destroy the keys of older heads; E5: record it, drop their blobs, name the next key."""
-        with self._store.reading() as connection:
-            replaced = records.read_retiring(connection, opened)
         failpoint("e4.before")
-        ended = {key: self._destroy(key) for key in replaced}
+        # No key but those that the head replaced which was read back: P holds for each head.
+        ended = {key: (self._destroy(key), now) for key in advanced.replaced}
         failpoint("e4.after")
         following = Named(Handle(_new_name()), code_of(self._heads.holders.current))
         with self._heads.writing() as book:
-            records.finish_epochs(book, ended, now)
+            records.finish_epochs(book, ended)
             records.add_pending(book, following)
         self._next = following
         failpoint("e5.after")
+        own = next(done for key, done in ended.items() if key.epoch == advanced.record.epoch)
+        return replace(advanced.record, ended=own)
 
     def _destroy(self, key: Named) -> Destroyed:
         provider = self._heads.holders.get(key.key_custody)

@@ -36,6 +36,9 @@ _DROP_BLOBS: Final = delete(blobs).where(tuple_(blobs.c.prefix, blobs.c.epoch).i
 _DROP_STALE: Final = delete(stale).where(stale.c.since <= bindparam("newest"))
 
 
+Ended = tuple[Destroyed, int]  # how a key ended, and when
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One epoch of the log; how and when its old key ended, None until it has."""
@@ -45,7 +48,7 @@ class Record:
     rotated: bool
     old_custody: KeyCustody
     new_custody: KeyCustody
-    ended: tuple[Destroyed, int] | None
+    ended: Ended | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +74,12 @@ def log_epoch(book: Book, record: Record, causes: Mapping[bytes, str]) -> None:
     book.add(punctures, rows)
 
 
-def finish_epochs(book: Book, ended: Mapping[Named, Destroyed], now: int) -> None:
+def finish_epochs(book: Book, ended: Mapping[Named, Ended]) -> None:
     """Record that old keys are destroyed and drop the blobs they led to. CUSTODY.md §4, E5."""
+    if not ended:
+        return
     log = read_epochs(book.connection, [key.epoch for key in ended])
-    for key, destroyed in ended.items():
+    for key, (destroyed, at) in ended.items():
         book.drop(_RETIRED, {"ended": key.name})
         if log[key.epoch].ended is not None:
             continue  # another process was first, and what it wrote stands
@@ -82,10 +87,10 @@ def finish_epochs(book: Book, ended: Mapping[Named, Destroyed], now: int) -> Non
             "destroy_method": destroyed.method.value,
             "finality": destroyed.finality.value,
             "key_final_at": destroyed.final_at,
-            "destroyed_at": now,
+            "destroyed_at": at,
         }
         book.change(_END, {"number": key.epoch}, end)
-    newest = {"newest": max((key.epoch for key in ended), default=-1)}
+    newest = {"newest": max(key.epoch for key in ended)}
     book.connection.execute(_DROP_BLOBS, newest)
     book.connection.execute(_DROP_STALE, newest)
 

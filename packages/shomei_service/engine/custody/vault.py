@@ -3,12 +3,13 @@
 import secrets
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from . import journal, leases, records, roots, telling
-from .epochs import Epochs
+from . import journal, leases, roots, telling
+from .epochs import Asked, Epochs
 from .faults import BlobMissing, CustodyMismatch
 from .heads import Heads
 from .holders import Elsewhere, Holders, code_of, nowhere
@@ -29,10 +30,11 @@ _NOTHING_SEEN: Final = Seen()
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What one caller wants punctured; nothing means a rotation."""
+    """What one caller wants punctured, and when."""
 
     causes: Mapping[bytes, str]
     now: int
+    marks: Mapping[str, LogMark] = field(default_factory=dict[str, LogMark])
 
 
 class Custody:
@@ -242,15 +244,19 @@ class Custody:
 
     # Destroying
 
-    def puncture(self, items: Sequence[Puncture], *, now: int) -> Destruction:
+    def puncture(
+        self, items: Sequence[Puncture], *, now: int, marks: Mapping[str, LogMark] | None = None
+    ) -> Destruction:
         """Destroy these leaves for ever, and the epoch key that could bring them back.
 
-        Calls that arrive together share one epoch. A repeat returns what the first call returned.
-        Raises CustodyUnavailable when it can not be finished now: a repeat rolls it forward.
+        How far tenants' logs have come is written down with it. Calls that arrive together share one
+        epoch. A repeat returns what the first call returned. Raises CustodyUnavailable when it can not be
+        finished now: a repeat rolls it forward.
         """
         if not items:
             raise ValueError("there is nothing to puncture")
-        return self._turnstile.enter(_Request({path(item.address): item.cause for item in items}, now))
+        causes = {path(item.address): item.cause for item in items}
+        return self._turnstile.enter(_Request(causes, now, marks or {}))
 
     def puncture_tenant(self, tenant: int, cause: str, *, now: int) -> Destruction:
         """Destroy every leaf a tenant has or could have; otherwise as `puncture`."""
@@ -258,7 +264,8 @@ class Custody:
 
     def rotate(self, *, now: int) -> Destruction:
         """Move to a fresh epoch key and destroy the old one, puncturing nothing; otherwise as `puncture`."""
-        return self._turnstile.enter(_Request({}, now))
+        with self._turnstile.alone():
+            return telling.destruction(self._epochs.rotate(now))
 
     def move(self, goal: Provider, *, now: int) -> Destruction:
         """Put the tree under a key of another provider and destroy the old one; no row is sealed anew.
@@ -269,22 +276,23 @@ class Custody:
         if code_of(goal) is code_of(self.provider):
             raise CustodyMismatch("custody is held by that provider already; nothing was moved")
         with self._turnstile.alone():
-            self._epochs.move(goal, now)
+            record = self._epochs.rotate(now, goal=goal)
             self.seeds.follow()
-            with self._store.reading() as connection:
-                return telling.destruction(records.read_epochs(connection, [self.epoch])[self.epoch])
+            return telling.destruction(record)
 
     def _destroy_together(self, requests: Sequence[_Request]) -> list[Destruction]:
         causes: dict[bytes, str] = {}
+        marks: dict[str, LogMark] = {}
         for request in requests:
+            marks |= request.marks
             for steps, cause in request.causes.items():
                 causes.setdefault(steps, cause)
-        rotate = any(not request.causes for request in requests)
-        punctured = self._epochs.puncture(causes, max(request.now for request in requests), rotate=rotate)
+        done = self._epochs.puncture(Asked(causes, marks), max(request.now for request in requests))
         # A request that spans several epochs is finished by the newest of them.
-        newest = [
-            max((punctured[steps] for steps in request.causes), default=self.epoch) for request in requests
-        ]
-        with self._store.reading() as connection:
-            log = records.read_epochs(connection, newest)
-        return [telling.destruction(log[number]) for number in newest]
+        newest = [max((done[steps] for steps in one.causes), key=_epoch_of) for one in requests]
+        if any(record.epoch > self.epoch for record in newest):
+            self.refresh()  # another process did it; what is in memory here must go too
+        return [telling.destruction(record) for record in newest]
+
+
+_epoch_of = attrgetter("epoch")
