@@ -353,10 +353,22 @@ class World:
             expires_at=min((one for one in ends if one is not None), default=None),
             sources=sources,
         )
-        self._require_rememberable(memory)
-        self.memories[fresh] = memory
-        self.issue("memory_add", fresh, self.is_held(memory))
+        self._store(memory)
         return {"memory_id": fresh}
+
+    @verb
+    def take_in(self, fresh: str, memory_id: str) -> Answer:
+        """Take in a line with a memory's id: what is here is not taken again, nor what was erased. §16."""
+        memory = self.memories.get(memory_id)
+        if memory is not None:
+            return {"fate": "erased" if memory.life is Life.ERASED else "already_here"}
+        self._store(Memory(fresh, "alice", frozenset({"alice"}), LawfulBasis.CONTRACT))
+        return {"fate": "taken", "memory_id": fresh}
+
+    def _store(self, memory: Memory) -> None:
+        self._require_rememberable(memory)
+        self.memories[memory.memory_id] = memory
+        self.issue("memory_add", memory.memory_id, self.is_held(memory))
 
     def _require_rememberable(self, memory: Memory) -> None:
         if memory.basis is LawfulBasis.CONSENT and not self.is_consented(memory):

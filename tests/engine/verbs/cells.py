@@ -187,6 +187,8 @@ ROWS: dict[str, Act] = {
     "release": release,
     "forget": lambda tenant, _: tenant.forget("alice"),
     "disclose": lambda tenant, one: tenant.disclose(one),
+    "export": lambda tenant, one: tenant.show_export(one),
+    "import": lambda tenant, one: tenant.take_in(one),
     "derive": lambda tenant, one: tenant.add("bob", sources=(one,)),
     "register": lambda tenant, one: tenant.register((one,)),
     "withdraw": lambda tenant, _: tenant.consent("alice", "support", WITHDRAWN),

@@ -35,7 +35,7 @@ from shomei_service.engine.model import (
 )
 from shomei_service.engine.store import receipts, tenants
 from shomei_service.engine.upkeep import upkeep
-from shomei_service.engine.verbs import access, artifact, consent, hold, lineage, obligation, read
+from shomei_service.engine.verbs import access, artifact, consent, hold, importing, lineage, obligation, read
 from shomei_service.engine.verbs import disclose as disclosing
 from shomei_service.engine.verbs import erase as erasing
 from shomei_service.engine.verbs import export as exporting
@@ -292,6 +292,34 @@ class Verbs:
 
     def export(self, subject: str) -> Outcome:
         return self.ask(lambda: self.exported(subject), lambda _: self.world.export(subject))
+
+    def show_export(self, memory_id: str) -> Outcome:
+        """Export what is about alice, and say how one memory shows in it."""
+        done = self.export("alice")
+        records: Any = done.answer["records"]
+        tombstones: Any = done.answer["tombstones"]
+        if memory_id in records:
+            recallable, grounds, consented, expired, held, *_ = records[memory_id]
+            words = ["recallable" if recallable else "not_recallable", *sorted(map(str, grounds))]
+            flags = {"consent_invalid": consented == "invalid", "expired": expired, "preserved": held}
+            shown = "+".join([*words, *(name for name, is_set in flags.items() if is_set)])
+        elif memory_id in tombstones:
+            shown = "tombstone"
+        else:
+            shown = "absent" if done.answer["pending"] == (0, 0) else "counted"
+        return replace(done, answer={"shown": shown})
+
+    def take_in(self, memory_id: str) -> Outcome:
+        """Import a line that bears the memory's id."""
+        new = NewMemory(f"the {WORD} of alice", "alice", lawful_basis=LawfulBasis.CONTRACT)
+
+        def call() -> Answer:
+            line = importing.Line(1, memory_id, has_id=True, new=new)
+            (done,) = importing.take_in(self.engine(), self.admin, "jsonl", [line])
+            taken = {"memory_id": done.memory_id} if done.fate is importing.Fate.TAKEN else {}
+            return {"fate": done.fate.value, **taken}
+
+        return self.ask(call, lambda fresh: self.world.take_in(fresh, memory_id), "memory_id")
 
     def exported(self, subject: str) -> Answer:
         """Export what is about a subject and tell it as the model does, every commitment recomputed."""
