@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "import": ("imports", "take in JSON Lines, a package, a mem0 export or an MCP server-memory file"),
     "backup": ("backup", "copy the database, while it is in use; never custody"),
     "restore": ("restore", "put a backup in the database's place, and catch up"),
+    "prove-erasure": ("prove_erasure", "show that a restored backup does not bring back what was erased"),
     "demo": ("demo", "run the main job against a running service, through the relay"),
 }
 
