@@ -98,10 +98,14 @@ def test_a_directory_that_vanished_is_unavailable_and_not_made_anew(
 ) -> None:
     handle = provider.create("epoch-1")
     (tmp_path / "keys").rename(tmp_path / "aside")
-    with pytest.raises(CustodyUnavailable):
-        provider.create("epoch-2")
-    with pytest.raises(KeyGone):
-        provider.unwrap(handle, b"\x00" * 60, b"")
+    for act in (
+        lambda: provider.create("epoch-2"),
+        lambda: provider.unwrap(handle, b"\x00" * 60, b""),
+        lambda: provider.state(handle),
+        lambda: provider.destroy(handle),
+    ):
+        with pytest.raises(CustodyUnavailable):
+            act()
     assert not (tmp_path / "keys").exists()
 
 

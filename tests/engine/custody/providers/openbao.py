@@ -3,6 +3,7 @@
 import secrets
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -40,7 +41,7 @@ def server(bao: Path, *, tls: tuple[Path, Path] | None = None) -> Iterator["Open
         running.initialise()
         yield running
     finally:
-        running.stop()
+        running.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -56,7 +57,7 @@ class OpenBao:
         self._unseal_key = ""
         self.root_token = ""
         self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._port}"
-        trusted = str(tls[0]) if tls else True
+        trusted = ssl.create_default_context(cafile=tls[0]) if tls else True
         self._client = httpx.Client(
             base_url=self.url + "/v1/", timeout=_START_S, trust_env=False, verify=trusted
         )
@@ -77,7 +78,20 @@ class OpenBao:
             self._process.terminate()
             self._process.wait(timeout=_START_S)
             self._process = None
+
+    def reopen(self) -> None:
+        """Start again on the same storage, and unseal."""
+        self.start()
+        self.unseal()
+
+    def close(self) -> None:
+        """End the process and let go of the connection to it."""
+        self.stop()
         self._client.close()
+
+    def look(self, path: str) -> httpx.Response:
+        """Ask for something with the root token."""
+        return self._client.get(path, headers={"X-Vault-Token": self.root_token})
 
     def initialise(self) -> None:
         """Initialise, unseal, and mount a transit engine."""

@@ -69,6 +69,7 @@ class LocalFile:
         try:
             descriptor = os.open(where, os.O_WRONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
+            self._require_directory()
             return ended
         except OSError as exc:
             raise CustodyUnavailable("the epoch key could not be overwritten") from exc
@@ -88,6 +89,7 @@ class LocalFile:
         try:
             self._path(handle).lstat()
         except FileNotFoundError:
+            self._require_directory()
             return KeyState.GONE
         except OSError as exc:
             raise CustodyUnavailable("the key directory can not be read") from exc
@@ -97,6 +99,11 @@ class LocalFile:
         """Say that this is development custody."""
         return Description(KeyCustody.DEV_LOCAL_FILE, is_development=True)
 
+    def _require_directory(self) -> None:
+        """Trust "no such file" only of a directory that is there: a volume may have gone with its keys."""
+        if not self._directory.is_dir():
+            raise CustodyUnavailable("the key directory is not there; put its volume back")
+
     def _path(self, handle: Handle) -> Path:
         return self._directory / (named(handle) + _SUFFIX)
 
@@ -104,6 +111,7 @@ class LocalFile:
         try:
             descriptor = os.open(self._path(handle), os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
+            self._require_directory()
             raise KeyGone("the epoch key does not exist") from None
         except OSError as exc:
             raise CustodyUnavailable("the epoch key can not be read") from exc

@@ -58,7 +58,7 @@ class Pkcs11:
         self._has_started: bool = False
         self._is_refused: bool = False
         with self._using() as session:
-            self._is_software: Final = _SOFTWARE in session.token.manufacturer_id
+            self._is_software: Final = _SOFTWARE in self._maker(session)
             if not self._named(session, _ANCHOR):
                 if not initialise:
                     raise StartRefused("the token holds no Shomei custody; name the right one, or init first")
@@ -102,6 +102,9 @@ class Pkcs11:
     def describe(self) -> Description:
         """Say that keys are in a token; one in software is for development."""
         return Description(KeyCustody.HSM_PKCS11, is_development=self._is_software)
+
+    def _maker(self, session: "Session") -> str:
+        return session.token.manufacturer_id or ""
 
     def _one_time_key(self, handle: Handle, salt: bytes, aad: bytes) -> bytes:
         with self._using() as session:

@@ -152,7 +152,7 @@ def _path(act: str, handle: str) -> str:
 
 def _denied() -> CustodyUnavailable:
     return CustodyUnavailable(
-        "Vault refuses the token: it expired, or its policy does not reach shomei-* keys"
+        "Vault refuses the token: it expired, or its policy does not reach this mount's shomei-* keys"
     )
 
 
