@@ -103,7 +103,8 @@ def test_a_refusal_never_repeats_what_was_sent(house: House, operation: AnyOpera
             target = (
                 operation.path.replace("{memory_id}", UNKNOWN) + f"?{MARK}={MARK}&basis={MARK}&explain={MARK}"
             )
-            if operation.path == "/v1/forget" and body == b'{"user_id": "' + MARK.encode() + b'"}':
+            taken = operation.path in {"/v1/forget", "/v1/export"}
+            if taken and body == b'{"user_id": "' + MARK.encode() + b'"}':
                 continue  # the one body of these that a route takes
             answer = house.call(operation.method, target, key=house.admin, content=body)
             assert answer.status_code in {404, 413, 422, 501}, (body, answer.text)

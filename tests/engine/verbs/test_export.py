@@ -1,11 +1,14 @@
 """T-44: an export holds every live memory about its subject and only those; its witness binds all of it."""
 
+import base64
+import hashlib
 import json
 import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +20,13 @@ from shomei_service.engine.errors import AuditUnavailable, Forbidden, Invalid, S
 from shomei_service.engine.model import (
     ArtifactKind,
     Authority,
+    Cause,
     ConsentAction,
     Ground,
     LawfulBasis,
     Policies,
     Redaction,
+    SourceKind,
 )
 from shomei_service.engine.verbs import (
     access,
@@ -35,6 +40,7 @@ from shomei_service.engine.verbs import (
     restrict,
     update,
 )
+from shomei_service.engine.verbs.export import phrases
 from tests import recompute_export
 from tests.engine.verbs.office import Office
 from tests.engine.verbs.side_by_side import PURPOSES, SUBJECTS, Beside, Running
@@ -332,3 +338,64 @@ def test_an_hour_later_it_is_another_export(office: Office, tmp_path: Path) -> N
     one, two = [body for body in office.log() if body["schema"].startswith("shomei.access_export")]
     assert one["record_set_commitment"] == two["record_set_commitment"]
     assert one["package_digest"] != two["package_digest"]
+
+
+class _Page(HTMLParser):
+    """Collects what a page is made of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.links: set[str] = set()
+        self.style = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.links |= {str(value) for name, value in attrs if name in {"href", "src"}}
+        self.is_style = tag == "style"
+
+    def handle_data(self, data: str) -> None:
+        if self.is_style:
+            self.style, self.is_style = data, False
+
+
+def test_the_page_is_inert_whatever_it_shows(office: Office, tmp_path: Path) -> None:
+    hostile = "</style></p><script src=//evil>alert(1)</script><img src=x onerror=a>\u202e\x1b[31m\x85&amp;"
+    texts = {"controller": hostile, office.data.actor: hostile}
+    access.set_policies(office.engine, office.tenant, Policies(texts=texts))
+    read.get(office.engine, office.data, office.remember(hostile, hostile, metadata={hostile: hostile}))
+    with zipfile.ZipFile(packed(office, hostile, tmp_path / "a.zip")) as archive:
+        text = archive.read("report.html").decode()
+    page = _Page()
+    page.feed(text)
+    shape = (
+        "html head meta title style body main h1 h2 h3 p strong bdi div b nav a article dl dt dd code span"
+    )
+    assert page.tags == {*shape.split(), *"table tr th td section".split()} - {"span"}
+    assert page.attributes <= {
+        "lang",
+        "charset",
+        "http-equiv",
+        "content",
+        "name",
+        "class",
+        "id",
+        "href",
+        "dir",
+    }
+    assert all(one.startswith("#") for one in page.links)
+    digest = base64.b64encode(hashlib.sha256(page.style.encode()).digest()).decode()
+    assert f"default-src &#x27;none&#x27;; style-src &#x27;sha256-{digest}&#x27;" in text
+    assert "[U+202E][U+001B][31m[U+0085]&amp;amp;" in text
+    assert not set(text) & {"\u202e", "\x1b", "\x85"}
+
+
+def test_every_code_has_plain_words() -> None:
+    assert set(phrases.SOURCES) == set(SourceKind)
+    assert set(phrases.BASES) == set(LawfulBasis)
+    assert set(phrases.GROUNDS) == set(Ground)
+    assert set(phrases.REDACTIONS) == set(Redaction)
+    assert set(phrases.CAUSES) == set(Cause)
+    assert phrases.said(phrases.CAUSES, "some_new_code") == "some new code"
