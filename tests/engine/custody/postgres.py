@@ -78,6 +78,24 @@ class Server:
         where = ["-h", str(self._directory), "-U", _ADMIN, "-d", database]
         self._run("psql", *where, "-v", "ON_ERROR_STOP=1", "-c", statement)
 
+    def shell(self, script: str) -> None:
+        """Run a script as the account that runs the server, told where it is and where backups go."""
+        path = f"{self._binaries}{os.pathsep}{os.environ['PATH']}"
+        here = {"PGHOST": self._directory, "PGDATA": self._directory / "data", "BACKUPS": self._directory}
+        names = {name: str(value) for name, value in here.items()}
+        names |= {"PATH": path, "PGUSER": _ADMIN, "SHOMEI_DATABASE": "shomei"}
+        account = (
+            {} if self._account is None else {"user": self._account.pw_uid, "group": self._account.pw_gid}
+        )
+        subprocess.run(  # type: ignore[call-overload]
+            ["bash", "-euc", script],
+            env=names,
+            cwd=self._directory,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            **account,
+        )
+
     def url(self, name: str, role: str = _SERVICE) -> str:
         return f"postgresql+psycopg://{role}@/{name}?host={self._directory}"
 
