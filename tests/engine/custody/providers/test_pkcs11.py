@@ -19,7 +19,7 @@ from tests.providers import TOKEN, Machines, Token
 KEY, AAD = b"\x07" * 32, b"bound"
 ROOT = Path(__file__).resolve().parents[4]
 
-# python-pkcs11 ends an unfinished search when it is collected, and complains if its session is closed by then.
+# python-pkcs11 ends an unfinished search when it is collected, and complains of a session closed by then.
 closes_late = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
