@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
+from . import policy
 from .custody import Address, Destruction, LogMark, Puncture, Punctured
 from .custody.providers.protocol import DestroyMethod, Finality
 from .errors import IntegrityFault
-from .model import Cause
+from .model import CARRIED, Cause, Obligation, RowFacts
 from .parts import Engine
-from .receipts.bodies import KeyDestruction
+from .receipts import bodies
+from .receipts.bodies import Draft, KeyDestruction
+from .receipts.commitments import Commitments
+from .store.intents import Intent
 
 _SECONDS_A_DAY = 86_400
 
@@ -65,3 +69,40 @@ def expected(engine: Engine, now: int) -> KeyDestruction:
             key_custody=engine.custody.provider.describe().key_custody,
         ),
     )
+
+
+def drafted(
+    commitments: Commitments,
+    row: RowFacts,
+    intent: Intent,
+    destruction: KeyDestruction,
+    affected: int = 0,
+    owed: Obligation | None = None,
+) -> Draft:
+    """Return the receipt of one row's erasure; `owed` is the obligation that it discharges."""
+    if intent.successor_id is not None:
+        return bodies.memory_update(
+            memory_id=intent.successor_id,
+            previous_id=row.memory_id,
+            tombstone_id=commitments.tombstone_id(row.memory_id),
+            carried=CARRIED,
+            retirement_hashes=[_retirement(commitments, row)],
+            destruction=destruction,
+        )
+    is_put_off = intent.cause is Cause.DEFERRED_HOLD_RELEASE  # then each row has its own reason
+    return bodies.vector_delete(
+        memory_id=row.memory_id,
+        tombstone_id=commitments.tombstone_id(row.memory_id),
+        subject=row.subject,
+        cause=intent.cause,
+        basis=policy.basis_of(owed.cause) if is_put_off and owed else intent.basis,
+        retirement_hashes=[_retirement(commitments, row)],
+        destruction=destruction,
+        derived_affected=affected,
+        obligation_id=owed.obligation_id if owed else None,
+    )
+
+
+def _retirement(commitments: Commitments, row: RowFacts) -> str:
+    # One mark a row, by its leaf: the number of vectors would tell the length of the text.
+    return commitments.retirement(row.memory_id, row.address)

@@ -7,27 +7,23 @@ the same tombstones and receipts. No receipt exists for a key that has not been 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import aftermath, policy
+from . import aftermath
 from .custody import Destruction, LogMark
-from .destruction import destroy, expected, stated
+from .destruction import destroy, drafted, expected, stated
 from .errors import CustodyUnavailable, ErasurePending, Fault
 from .failpoints import failpoint
 from .model import (
-    CARRIED,
     ERASURES_OWED,
     Attested,
     Basis,
     Cause,
     Erased,
     MemoryId,
-    Obligation,
     RowFacts,
     TenantId,
     Tombstone,
 )
 from .parts import Engine
-from .receipts import bodies
-from .receipts.bodies import Draft, KeyDestruction
 from .receipts.commitments import Commitments
 from .receipts.content_free import require_content_free
 from .store import (
@@ -98,7 +94,7 @@ def intend(
     commitments = engine.commitments(tenants.get(unit))
     pending = expected(engine, intent.created_at)
     if rows:  # one for all: their receipts differ in ids of our own making
-        require_content_free(_draft(commitments, rows[0], intent, pending).fields)
+        require_content_free(drafted(commitments, rows[0], intent, pending).fields)
     failpoint("e1.before")
     intents.put(unit, intent)
     engine.duties.claim(unit, intent.intent_id)
@@ -222,7 +218,7 @@ def _retire(
     owed = obligations.open_for(unit, ids, ERASURES_OWED)
     affected = aftermath.affected_by(unit, ids)
     drafts = [
-        _draft(
+        drafted(
             commitments,
             row,
             intent,
@@ -270,40 +266,4 @@ def bury(
             )
             for row, receipt in zip(rows, attested, strict=True)
         ],
-    )
-
-
-def _retirement(commitments: Commitments, row: RowFacts) -> str:
-    # One mark a row, by its leaf: the number of vectors would tell the length of the text.
-    return commitments.retirement(row.memory_id, row.address)
-
-
-def _draft(
-    commitments: Commitments,
-    row: RowFacts,
-    intent: Intent,
-    destruction: KeyDestruction,
-    affected: int = 0,
-    owed: Obligation | None = None,
-) -> Draft:
-    if intent.successor_id is not None:
-        return bodies.memory_update(
-            memory_id=intent.successor_id,
-            previous_id=row.memory_id,
-            tombstone_id=commitments.tombstone_id(row.memory_id),
-            carried=CARRIED,
-            retirement_hashes=[_retirement(commitments, row)],
-            destruction=destruction,
-        )
-    is_put_off = intent.cause is Cause.DEFERRED_HOLD_RELEASE  # then each row has its own reason
-    return bodies.vector_delete(
-        memory_id=row.memory_id,
-        tombstone_id=commitments.tombstone_id(row.memory_id),
-        subject=row.subject,
-        cause=intent.cause,
-        basis=policy.basis_of(owed.cause) if is_put_off and owed else intent.basis,
-        retirement_hashes=[_retirement(commitments, row)],
-        destruction=destruction,
-        derived_affected=affected,
-        obligation_id=owed.obligation_id if owed else None,
     )
