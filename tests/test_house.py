@@ -81,7 +81,11 @@ def test_only_the_settings_read_the_environment() -> None:
         if "os.environ" in path.read_text()
     }
     # A client of the service, and a default for numpy that must stand before it is imported.
-    assert readers <= {"shomei_service/cli/demo.py", "shomei_service/cli/serve.py"}
+    assert readers <= {
+        "shomei_service/cli/demo.py",
+        "shomei_service/cli/serve.py",
+        "shomei_service/cli/reembed.py",
+    }
 
 
 def test_no_file_names_a_package_host_or_a_machine() -> None:

@@ -27,7 +27,10 @@ COMMANDS: Final = {
     "forget": ("subjects", "erase everything about a subject; shows the plan first"),
     "audit": ("subjects", "check the records against each other"),
     "export": ("exports", "write everything about a person into a ZIP package"),
-    "import": ("imports", "take in JSON Lines, a package, a mem0 export or an MCP server-memory file"),
+    "import": (
+        "imports",
+        "take in JSON Lines, an export package, a mem0 export or an MCP server-memory file",
+    ),
     "backup": ("backup", "copy the database, while it is in use; never custody"),
     "restore": ("restore", "put a backup in the database's place, and catch up"),
     "prove-erasure": ("prove_erasure", "show that a restored backup does not bring back what was erased"),
