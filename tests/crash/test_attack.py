@@ -12,7 +12,8 @@ from shomei_service.engine.errors import IntegrityFault
 from shomei_service.engine.upkeep import upkeep
 from shomei_service.engine.verbs.erase import erase
 from shomei_service.engine.verbs.forget import forget
-from tests.crash.attack import Ordinary, Thief, rows
+from shomei_service.proof.thief import Loot, Thief, key_files, reading, rows
+from tests.crash.attack import Ordinary
 from tests.crash.runs import copied
 from tests.crash.test_restore import back_up
 from tests.fakes import Home, new_home
@@ -70,7 +71,8 @@ def home(folder: Path) -> Home:
 
 
 def thief(home: Home, keys: Home | None = None) -> Thief:
-    return Thief(home.settings.custody_store / "custody.db", (keys or home).settings.keys / "custody")
+    held = key_files((keys or home).settings.keys / "custody")
+    return Thief([Loot.take(home.settings.custody_database)], reading(held))
 
 
 def test_ours_does_not(home: Home, folder: Path) -> None:
@@ -88,10 +90,11 @@ def test_ours_does_not(home: Home, folder: Path) -> None:
         forget(house.engine, house.admin, "alice")
         upkeep(house.engine)
     everything = {kept, *erased}
-    assert {row["memory_id"] for row in rows(backup, "SELECT memory_id FROM memories")} == everything
+    sealed, today = rows(f"sqlite:///{backup}"), rows(home.settings.database)
+    assert {row.memory_id for row in sealed} == everything
     # The control: with that moment's own keys the thief opens all of it, and today's keys open what is alive.
-    assert thief(then).opened(backup).keys() == everything
-    assert thief(home).opened(home.settings.data / "shomei.db").keys() == {kept, later}
+    assert thief(then).opened(sealed).keys() == everything
+    assert thief(home).opened(today).keys() == {kept, later}
     # The promise.
-    assert thief(home).opened(backup).keys() == {kept}
+    assert thief(home).opened(sealed).keys() == {kept}
     assert thief(then, keys=home).secrets == []
