@@ -1,10 +1,13 @@
 """All ten tools through real pipes against the real service, in both protocol generations."""
 
 import json
+import random
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -14,7 +17,7 @@ from mcp.client.stdio import stdio_client
 
 from shomei_memory_mcp.answers import MAX_TEXT_BYTES
 from tests.fakes import Home, new_home
-from tests.mcp.host import RELAY, environment
+from tests.mcp.host import RELAY, Host, environment
 from tests.service import serving
 
 MARK = "zq7end2end"
@@ -283,6 +286,50 @@ def test_no_id_reaches_anything_else(world: World, admin: Relay, segment: str) -
     ):
         admin.refused(name, memory_id=segment, **more)
     assert len(world.receipts()) == before
+
+
+def test_a_text_comes_back_code_point_for_code_point(world: World, admin: Relay, mode: str) -> None:
+    """DEV-03, through the relay, the service and its storage."""
+    family, mark = "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\u200f"
+    text = f"{MARK} a\u2028b\u2029c\u0085d\u000be\u000cf\u001cg\r\nh\ti\ufeffj {family} {mark} k"
+    subject = f"{mode} points"
+    added = admin.call("add_memory", messages=text, user_id=subject)["results"][0]
+    found = admin.call("search_memory", query=text, user_id=subject)["results"][0]
+    assert added["memory"] == found["memory"] == text
+    exported = world.http("GET", f"/v1/export?user_id={quote(subject)}")
+    assert [one["text"] for one in exported["export"]["records"]] == [text]
+    with_nul = admin.call("add_memory", messages=f"{MARK} x\x00y", user_id=subject)["results"][0]
+    assert with_nul["memory"] == f"{MARK} x\x00y"
+    words, _ = admin.refused("add_memory", messages=MARK, user_id="u\x00v")
+    assert "422" in words
+    admin.call("forget_subject", user_id=subject)
+
+
+def test_a_cancelled_write_is_whole_or_absent(world: World, mode: str) -> None:
+    """DEV-02 (d): nothing claims success, and what is stored is stored with its proof."""
+    subject, dice = f"{mode} cancelled", random.Random(3)
+    before = len(world.receipts())
+    with Host(environment(world.url, SHOMEI_MCP_API_KEY=world.home.admin_token)) as host:
+        host.initialize()
+        cancelled: list[object] = []
+        for turn in range(30):
+            params = {"messages": f"{MARK} number {turn}", "user_id": subject}
+            cancelled.append(host.ask("tools/call", {"name": "add_memory", "arguments": {"params": params}}))
+            time.sleep(dice.random() * 0.02)
+            notice = {"method": "notifications/cancelled", "params": {"requestId": cancelled[-1]}}
+            host.send({"jsonrpc": "2.0", **notice})
+        assert host.request("ping")["result"] == {}
+        time.sleep(1)
+        answered = {json.loads(line)["id"] for line in host.lines} & set(cancelled)
+        found = host.call("search_memory", query=f"{MARK} number", user_id=subject, limit=100)
+        stored = {one["id"] for one in found["structuredContent"]["results"]}
+        assert len(stored) >= len(answered)
+        issued = {one["signed_receipt"]["body"]["memory_id"] for one in world.receipts()[before:]}
+        assert issued == stored
+        forgotten = host.call("forget_subject", user_id=subject)["structuredContent"]
+        assert forgotten["erased_count"] == len(stored)
+        assert host.end() == 0
+    assert host.stderr == b""
 
 
 def test_a_key_nobody_gave_out_is_refused(world: World, portal: BlockingPortal, mode: str) -> None:
