@@ -63,7 +63,7 @@ def _chain_anew(connection: sa.Connection) -> None:
         if row["tenant_id"] != tenant:
             tenant, link = row["tenant_id"], "sha256:" + "0" * 64
         connection.execute(linked, {"link": link, "tenant": tenant, "seq": row["seq"]})
-        event = {
+        event: dict[str, object] = {
             "seq": row["seq"],
             "prev_hash": link,
             "at": row["at"],
