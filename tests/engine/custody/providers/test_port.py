@@ -1,5 +1,7 @@
 """What every provider owes, whoever holds the keys: one module, four of them. CUSTODY.md §5."""
 
+import base64
+import logging
 import os
 import secrets
 import threading
@@ -209,3 +211,23 @@ def test_a_forked_process_asks_for_itself(custodian: Custodian, provider: Provid
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert provider.unwrap(handle, wrapped, AAD) == KEY
     assert custodian.living(home) == {handle, second}
+
+
+def test_nothing_secret_is_logged_at_any_level(
+    custodian: Custodian, home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The libraries underneath like to write down what they carry."""
+    caplog.set_level(logging.DEBUG)
+    provider = custodian.initialised(home)
+    handle = provider.create(new())
+    wrapped = provider.wrap(handle, KEY, AAD)
+    provider.unwrap(handle, wrapped, AAD)
+    with pytest.raises(IntegrityFault):
+        provider.unwrap(handle, wrapped, b"other")
+    provider.destroy(handle)
+    told = "\n".join(f"{record.getMessage()} {record.__dict__}" for record in caplog.records)
+    hidden = [KEY.hex(), base64.b64encode(KEY).decode(), repr(KEY)[2:-1]]
+    hidden += [
+        str(custodian.settings[name]) for name in ("vault_token", "pkcs11_pin") if name in custodian.settings
+    ]
+    assert [one for one in hidden if one in told] == []

@@ -1,5 +1,6 @@
 """Asking AWS KMS: one call, one answer that was understood, no retries underneath. CUSTODY.md §5."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -52,6 +53,8 @@ class KmsWire:
         self._failures: Final = (failures.BotoCoreError, parser_errors, ValueError, TypeError, AttributeError)
         self._client: Final = _connected(place, (failures.BotoCoreError, ValueError))
         finalize(self, self._client.close)
+        # At DEBUG botocore writes down what it sends and receives: here that is keys.
+        logging.getLogger("botocore").setLevel(logging.INFO)
 
     def ask(self, act: str, **asked: object) -> Answer:
         """Return the answer; raise NotFound, IntegrityFault, or CustodyUnavailable for the rest."""
