@@ -20,7 +20,7 @@ from .scripts import beginning, stream_safe
 # By weight. Longer inputs cost seconds and blur; texts are split into passages first.
 LONGEST_INPUT: Final = PASSAGE_WEIGHT
 # Nobody waits a second for a page pasted as a query, nor do the others behind it; its words all count.
-LONGEST_QUERY: Final = 800
+LONGEST_QUERY: Final = 512
 
 
 class Embedder(VectorModel, Protocol):

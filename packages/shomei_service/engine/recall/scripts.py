@@ -20,8 +20,9 @@ UNSPACED: Final = (
     "\u3105-\u312f"  # Bopomofo
     "\u2e80-\u2fdf\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"  # Han
 )
-# Scripts and pictures of which models make about a token a character, as they do of three Latin letters.
-_HEAVY: Final = "\u0e00-\u1dff\u2070-\U0010ffff"
+# What models make about a token a character of, as they do of three plain letters: scripts, pictures, marks,
+# accents, controls. Data that is no text is full of these.
+_HEAVY: Final = "\u0000-\u001f!-/:-@\\[-`{-\u024f\u0e00-\u1dff\u2070-\U0010ffff"
 _HEAVY_WEIGHT: Final = 3
 HIRAGANA: Final = "\u3041-\u309f"
 # Pictures people search for: arrows, symbols, dingbats, emoji without the skin tones.
@@ -74,13 +75,18 @@ def _heavy() -> re.Pattern[str]:
 
 def weight(text: str) -> int:
     """Return how much a model has to read: about three or four to a token."""
-    return len(text) if text.isascii() else len(text) + (_HEAVY_WEIGHT - 1) * len(_heavy().findall(text))
+    return len(text) + (_HEAVY_WEIGHT - 1) * len(_heavy().findall(text))
 
 
 def beginning(text: str, limit: int) -> str:
-    """Return the beginning of a text, or all of it, that weighs no more than the limit."""
+    """Return as much of a text's beginning as weighs no more than the limit."""
     piece = text[:limit]
-    return piece if weight(piece) <= limit else piece[: limit // _HEAVY_WEIGHT]
+    extra = 0
+    for found in _heavy().finditer(piece):
+        if found.start() + extra + _HEAVY_WEIGHT > limit:
+            return piece[: min(found.start(), limit - extra)]
+        extra += _HEAVY_WEIGHT - 1
+    return piece[: limit - extra]
 
 
 def stream_safe(text: str) -> str:
