@@ -382,6 +382,8 @@ def test_a_full_lane_says_busy() -> None:
 class Tended:
     """An engine for the upkeep thread alone: counts its rounds, and fails while told to."""
 
+    is_broken = False  # for good: what a failed sync leaves
+
     def __init__(self) -> None:
         self.wake = threading.Event()
         self.rounds = 0
