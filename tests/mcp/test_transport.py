@@ -18,6 +18,7 @@ from mcp_types import JSONRPCError, JSONRPCResponse
 from shomei_memory_mcp import transport, wire
 from tests.mcp.calls import VALID
 from tests.mcp.host import KEY, RELAY, Host, environment
+from tests.mcp.nonsense import Nonsense
 from tests.mcp.stub import ADDED, Exchange, Stub, closed_port
 
 MARK = "ZQ7-0b7a"
@@ -387,6 +388,23 @@ def test_a_cancelled_write_claims_nothing() -> None:
         assert host.end() == 0
         assert len(stub.requests) == 1
     assert id_ not in [json.loads(line)["id"] for line in host.lines]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_host_that_talks_nonsense_is_answered_and_outlived(service: Stub, seed: int) -> None:
+    service.play = lambda exchange: exchange.answer(200, ADDED)
+    with Host(environment(service.url)) as host:
+        host.initialize()
+        for message in Nonsense(seed).messages(1_000):
+            host.send(json.dumps(message).encode())
+        host.send({"jsonrpc": "2.0", "id": "last", "method": "ping"})
+        until(lambda: any(b'"last"' in line for line in list(host.lines)))
+        assert host.end() == 0
+    messages = [json.loads(line) for line in host.lines]
+    assert all(message["jsonrpc"] == "2.0" for message in messages)
+    codes = {message["error"]["code"] for message in messages if "error" in message}
+    assert codes == {-32600, -32601, -32602}
+    assert host.stderr == b""
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 65_536, 100_000_000])
