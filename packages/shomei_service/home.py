@@ -36,7 +36,7 @@ def held(settings: Settings, *, alone: bool) -> Generator[bool]:
 
     SQLite has one server process. Commands work beside it and leave recovery to it.
     """
-    if settings.database_url is not None or not settings.data.is_dir():
+    if not settings.database.startswith("sqlite") or not settings.data.is_dir():
         yield True
         return
     private = os.open(settings.data / _LOCK, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)

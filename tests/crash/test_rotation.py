@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from shomei_memory_verify import verify_signed_receipt
-from shomei_service.engine import rotation
-from shomei_service.engine.errors import StartRefused, Unsupported
+from shomei_service.engine import rotation, upkeep
+from shomei_service.engine.errors import CustodyUnavailable, ErasurePending, StartRefused, Unsupported
 from shomei_service.engine.model import Caller, NewMemory
 from shomei_service.engine.verbs.add import add
 from shomei_service.engine.verbs.erase import erase
 from shomei_service.engine.verbs.search import search
 from shomei_service.engine.verbs.signer import show
 from tests import oracle
-from tests.crash.runs import KILLED, Server, Stored, copied
+from tests.crash.runs import KILLED, Server, Stored, copied, lapse
 from tests.crash.test_restore import back_up, put_back
 from tests.fakes import Home, House, new_home
 
@@ -306,3 +306,39 @@ def test_the_old_epoch_key_is_gone_after_a_rotation(small: Stored, folder: Path)
     assert len(after) == 1
     assert after.isdisjoint(before)
     assert texts == {one: text for one, (text, _) in small.rows.items()}
+
+
+@pytest.mark.parametrize("role", sorted(STEPS))
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_death_on_either_database(
+    server: Server, either_small: Stored, folder: Path, role: str, nth: int
+) -> None:
+    home = either_small.copied(folder)
+    assert server.run(home, STEPS[role], f"rot.mid:kill:{nth}").code == KILLED
+    lapse(home)
+    with home.opened() as house:
+        texts = oracle.settled(house, home.settings)
+        assert house.engine.signer is not None
+        pin = house.engine.signer.public_key_hex
+    assert set(texts.values()) == {*(text for text, _ in either_small.rows.values()), "a lamp"}
+    assert (pin == home.pin) == (role == "custody")
+    assert [len(stated) for stated in rotations(home, role).values()] == [1]
+
+
+def test_an_erasure_whose_mirror_fails_is_finished_when_it_is_back(folder: Path) -> None:
+    """503, nothing destroyed, and upkeep rolls it forward by itself."""
+    mirror = folder / "mirror"
+    mirror.mkdir(mode=0o700)
+    home = new_home(folder, custody_mirrors=str(mirror))
+    with home.opened() as house:
+        kept, gone = house.remember("a kettle"), house.remember("a stone")
+        house.engine.mark_moved_logs(at_once=True)
+        keys = oracle.read(home.settings).key_names
+        mirror.rename(folder / "away")
+        with pytest.raises((CustodyUnavailable, ErasurePending)):
+            erase(house.engine, house.admin, gone)
+        assert keys <= oracle.read(home.settings).key_names
+        (folder / "away").rename(mirror)
+        upkeep.tend(house.engine)
+        assert oracle.settled(house, home.settings) == {kept: "a kettle"}
+        assert keys.isdisjoint(oracle.read(home.settings).key_names)

@@ -41,7 +41,7 @@ class Places:
         custody = Custody.create(self.url, files, installation_id=INSTALLATION, now=1)
         custody.lease_tenant()
         custody.lease_rows(1)
-        custody.seeds.keep(SEED)
+        custody.seeds.keep(SEED, beside=0)
         return custody
 
     def open(self, code: KeyCustody, *, both: bool = True) -> Custody:

@@ -43,9 +43,12 @@ class CustodySeeds:
         """Return the open seeds; raise CustodyUnavailable, or CustodyMismatch without their provider."""
         return [self._opened(kept) for kept in self._kept()]
 
-    def keep(self, seed: bytes) -> None:
-        """Keep one more seed, durable before this returns."""
+    def keep(self, seed: bytes, *, beside: int) -> None:
+        """Keep one more seed, durable before this returns, if so many are there and no more."""
         with self._wrapped(seed) as (book, key, wrapped):
+            if book.connection.execute(select(func.count()).select_from(signers)).scalar_one() != beside:
+                add_pending(book, key)  # another process was first; this key wraps nothing
+                return
             number = book.connection.execute(select(func.coalesce(func.max(signers.c.number), 0)))
             book.add(signers, [_row(_Kept(key, number.scalar_one() + 1, wrapped))])
 
@@ -54,6 +57,8 @@ class CustodySeeds:
         for kept in self._kept():
             if self._opened(kept) == seed:
                 with self._heads.writing() as book:
+                    if not _is_kept(book, kept):
+                        return  # another process was first
                     book.drop(_OF, {"wanted": kept.key.name})
                     add_pending(book, kept.key)
                 self._destroy(kept.key)
@@ -65,6 +70,9 @@ class CustodySeeds:
             if kept.key.key_custody is code_of(provider):
                 continue
             with self._wrapped(self._opened(kept)) as (book, key, wrapped):
+                if not _is_kept(book, kept):
+                    add_pending(book, key)
+                    continue
                 book.drop(_OF, {"wanted": kept.key.name})
                 book.add(signers, [_row(_Kept(key, kept.number, wrapped))])
                 add_pending(book, kept.key)
@@ -109,6 +117,10 @@ class CustodySeeds:
 
     def _aad(self, key: Named) -> bytes:
         return bind(_LABEL, self._heads.installation_id.encode(), key.name.encode())
+
+
+def _is_kept(book: Book, kept: _Kept) -> bool:
+    return book.connection.execute(_OF.found, {"wanted": kept.key.name}).first() is not None
 
 
 def _row(kept: _Kept) -> dict[str, object]:

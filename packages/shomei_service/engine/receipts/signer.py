@@ -4,9 +4,11 @@ While a signer is being rotated there are two seeds: the one in use, and the one
 the one it is at, so every process signs with the right one. The signer's key is never custody's epoch key.
 """
 
+import fcntl
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -45,8 +47,11 @@ class SeedPlace(Protocol):
         """Return the seeds, oldest first: none, one, or two while a rotation is under way."""
         ...
 
-    def keep(self, seed: bytes) -> None:
-        """Keep one more seed, durable before this returns."""
+    def keep(self, seed: bytes, *, beside: int) -> None:
+        """Keep one more seed, durable before this returns, if so many are there and no more.
+
+        Two who rotate at one moment make one seed between them.
+        """
         ...
 
     def drop(self, seed: bytes) -> None:
@@ -115,7 +120,7 @@ class Signers:
         """Make the first seed. Raise StartRefused if one is there: a signer is never replaced silently."""
         if self._seeds():
             raise StartRefused("a signer key is already there; init creates, it never replaces")
-        self._place.keep(os.urandom(SEED_BYTES))
+        self._place.keep(os.urandom(SEED_BYTES), beside=0)
 
     def read(self) -> Available:
         """Return who can sign; raise StartRefused if nobody can."""
@@ -129,8 +134,9 @@ class Signers:
 
     def prepare(self) -> None:
         """Make the seed to come, unless there is one already."""
+        beside = len(self._place.seeds())
         if self.read().coming is None:
-            self._place.keep(os.urandom(SEED_BYTES))
+            self._place.keep(os.urandom(SEED_BYTES), beside=beside)
 
     def promote(self) -> None:
         """End the rotation: destroy every seed but the one to come."""
@@ -164,27 +170,41 @@ class SeedFiles:
             )
         return [_read(path) for path in (self._used, self._coming) if path.exists()]
 
-    def keep(self, seed: bytes) -> None:
+    def keep(self, seed: bytes, *, beside: int) -> None:
         """Write the seed to come, or the first one."""
-        path = self._coming if self._used.exists() else self._used
-        part = path.with_suffix(".part")
-        part.unlink(missing_ok=True)
-        _write(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600), seed)
-        part.rename(path)
-        _sync(path.parent)
+        with self._alone():
+            if len(self.seeds()) != beside:
+                return
+            path = self._coming if beside else self._used
+            part = path.with_suffix(".part")
+            part.unlink(missing_ok=True)
+            _write(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600), seed)
+            part.rename(path)
+            _sync(path.parent)
 
     def drop(self, seed: bytes) -> None:
-        """Overwrite the seed and let the one to come take its place."""
-        if not self._used.exists() or _read(self._used) != seed:
-            return
-        descriptor = os.open(self._used, os.O_WRONLY | os.O_NOFOLLOW)
-        # The seed to come takes the name first: dying after this leaves one whole seed, whichever it is.
-        if self._coming.exists():
-            self._coming.rename(self._used)
-        else:
-            self._used.unlink()
-        _sync(self._used.parent)
-        _write(descriptor, os.urandom(SEED_BYTES))
+        """Let the seed to come take this one's place, and overwrite it."""
+        with self._alone():
+            if seed not in self.seeds()[:1]:
+                return
+            descriptor = os.open(self._used, os.O_WRONLY | os.O_NOFOLLOW)
+            # The seed to come takes the name first: dying after this leaves one whole seed, whichever it is.
+            if self._coming.exists():
+                self._coming.rename(self._used)
+            else:
+                self._used.unlink()
+            _sync(self._used.parent)
+            _write(descriptor, os.urandom(SEED_BYTES))
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        """Keep other processes from changing the files: between looking and acting they may be others."""
+        directory = os.open(self._used.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(directory)
 
     def state(self) -> object:
         """Return which files there are, and since when."""
