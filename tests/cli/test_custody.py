@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Iterator
 from contextlib import redirect_stderr
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shomei_service import provider
-from shomei_service.engine import rotation
+from shomei_service.engine import duties, rotation
 from shomei_service.engine.custody.providers.protocol import Provider
 from shomei_service.engine.errors import EngineError, StartRefused
 from shomei_service.engine.failpoints import InjectedError
@@ -17,6 +18,7 @@ from shomei_service.engine.verbs.erase import erase
 from shomei_service.settings import CustodyKind, Settings
 from tests import oracle
 from tests.cli.test_commands import _answer, _run
+from tests.engine.custody.postgres import programs, server
 from tests.fakes import Home, new_home
 from tests.providers import KINDS, Machines
 
@@ -149,3 +151,30 @@ def test_a_move_that_dies_before_it_is_told_is_told_by_the_next_opening(
         oracle.every_living_row_opens(house, oracle.read(home.settings))
     stated = [one for one in oracle.read(home.settings).receipts if "key_rotation" in one["schema"]]
     assert [one["statement"]["new_key_id"] for one in stated] == ["vault_transit:1"]
+
+
+def test_custody_is_not_moved_under_a_running_server(folder_on_postgres: Home) -> None:
+    """On PostgreSQL no lock on the home says that one runs: its lease does."""
+    home = folder_on_postgres
+    settings = {
+        "SHOMEI_DATABASE_URL": str(home.settings.database_url),
+        "SHOMEI_CUSTODY_URL": str(home.settings.custody_url),
+        "SHOMEI_VAULT_URL": "http://127.0.0.1:9",
+        "SHOMEI_VAULT_TOKEN": "nobody",
+    }
+    with home.opened() as house:
+        assert house.engine.duties.has(duties.UPKEEP)
+        done = _run(home, "custody", "move", "vault", **settings)
+    assert done.returncode == 1
+    assert "a server runs on this database" in done.stderr
+
+
+@pytest.fixture
+def folder_on_postgres(tmp_path: Path) -> Iterator[Home]:
+    binaries = programs()
+    if binaries is None:
+        pytest.skip("must: there is no PostgreSQL on this machine")
+    with server(binaries) as running:
+        yield new_home(
+            tmp_path, database_url=running.database("main"), custody_url=running.database("custody")
+        )

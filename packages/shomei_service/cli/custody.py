@@ -4,6 +4,7 @@ import argparse
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from ..engine.errors import StartRefused
 from ..settings import CustodyKind, read_settings
 from .opened import opened
 
@@ -74,10 +75,14 @@ def run_rotate(_: argparse.Namespace) -> dict[str, Any]:
 def run_move(parsed: argparse.Namespace) -> dict[str, Any]:
     """Hand custody to another provider; no server may run meanwhile."""
     from .. import bootstrap, provider
-    from ..engine import rotation
+    from ..engine import duties, rotation
 
     settings, kind = read_settings(), CustodyKind(parsed.to)
     with bootstrap.opened(settings, alone=True) as engine:
+        if not engine.duties.has(duties.UPKEEP):
+            raise StartRefused(
+                "a server runs on this database, or did until a moment ago; stop it, then move"
+            )
         destroyed = rotation.move_custody(engine, provider.goal(settings, kind))
         code = engine.key_custody
     note = f"set SHOMEI_CUSTODY={kind.value} before anything is started again"
