@@ -39,7 +39,10 @@ def held(settings: Settings, *, alone: bool) -> Generator[bool]:
     if not settings.database.startswith("sqlite") or not settings.data.is_dir():
         yield True
         return
-    private = os.open(settings.data / _LOCK, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+    try:
+        private = os.open(settings.data / _LOCK, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+    except OSError as failure:
+        raise StartRefused("the home can not be written; see its owner, mode and disk") from failure
     with os.fdopen(private, "a") as lock:
         free = _take(lock.fileno(), patience=_WAIT_S if alone else 0)
         if alone and not free:

@@ -96,6 +96,7 @@ def intend(
     if rows:  # one for all: their receipts differ in ids of our own making
         require_content_free(drafted(commitments, rows[0], intent, pending).fields)
     failpoint("e1.before")
+    engine.store.room.make_room()
     intents.put(unit, intent)
     engine.duties.claim(unit, intent.intent_id)
     memories.mark_erasing(unit, [row.memory_id for row in rows], intent.intent_id)
@@ -196,6 +197,7 @@ def _complete_chunk(
     engine: Engine, unit: Unit, intent: Intent, destroyed: Destruction | None
 ) -> _Chunk | None:
     """Put one chunk on record (E6); None when another worker finished the intent."""
+    engine.store.room.make_room()
     if intents.lock(unit, intent.intent_id) is None:
         return None
     rows = memories.of_intent(unit, intent.intent_id, _CHUNK_ROWS)

@@ -48,6 +48,7 @@ def upkeep(engine: Engine) -> bool:
 
 def tend(engine: Engine) -> bool:
     """Do all of it but embedding, which takes long; say that there is no more. Raises as `upkeep` does."""
+    engine.store.room.hold()
     engine.custody.refresh()  # what other processes erased must not stay derivable from memory here
     try:
         finish_erasures(engine)

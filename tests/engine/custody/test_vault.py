@@ -31,9 +31,9 @@ from shomei_service.engine.custody.providers.protocol import (
     Handle,
     KeyCustody,
 )
-from shomei_service.engine.custody.reserve import RESERVE_BYTES, Reserve
 from shomei_service.engine.custody.tables import blobs, head, tenants
 from shomei_service.engine.errors import CustodyUnavailable, IntegrityFault
+from shomei_service.engine.reserve import RESERVE_BYTES, Reserve
 from tests.engine.custody.home import CAUSE, INSTALLATION, Home, Meddling, leaves, punctures
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from ..errors import CustodyUnavailable
 from ..failpoints import failpoint
+from ..reserve import Reserve, is_full
 from . import journal, records, roots
 from .faults import CustodyMismatch
 from .heads import Heads
@@ -15,7 +16,6 @@ from .journal import LogMark
 from .keytree import KeyTree
 from .providers.protocol import Destroyed, Handle, KeyState, Provider
 from .records import Ended, Named, Record
-from .reserve import Reserve, is_full
 from .roots import Head
 
 _ATTEMPTS: Final = 8  # against other processes that recover in between
@@ -88,6 +88,10 @@ class Epochs:
         record = self._advance(Asked({}), now, rotate=True, goal=goal).record
         self._torn = False
         return record
+
+    def make_room(self) -> None:
+        """Give up the room kept for erasing, if the disk has no other, to what is written before it."""
+        self._reserve.make_room()
 
     def begin(self, seed: bytes, now: int) -> None:
         """Make the first head of a new store."""

@@ -212,6 +212,7 @@ class Custody:
         Raises CustodyUnavailable, and then the line is not there or is taken back.
         """
         number = 0
+        self._epochs.make_room()
         try:
             with self._heads.writing() as book:
                 number = journal.append(
@@ -230,6 +231,7 @@ class Custody:
 
     def set_log_mark(self, tenant_id: str, origin: str, seq: int) -> None:
         """Write down how far a tenant's receipt log has come."""
+        self._epochs.make_room()
         with self._heads.writing() as book:
             journal.mark(book, tenant_id, origin, seq)
 

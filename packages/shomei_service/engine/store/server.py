@@ -9,7 +9,7 @@ from ..errors import StartRefused
 POOL: Final = 10
 _PATIENCE_S: Final = 5
 # A lock that a stopped process holds, and that process's transaction, end by themselves.
-_WAITS: Final = {"lock_timeout": 5, "statement_timeout": 30, "idle_in_transaction_session_timeout": 60}
+WAITS: Final = {"lock_timeout": 5, "statement_timeout": 30, "idle_in_transaction_session_timeout": 60}
 _SYNCS: Final = ("fsync", "full_page_writes", "synchronous_commit")
 
 
@@ -31,7 +31,7 @@ def connect(url: URL, pool: int) -> Engine:
 def _configure(connection: Any, _record: object) -> None:
     """Bound waits, and read back what durability stands on. CONTRACT.md §6, T-06."""
     with connection.cursor() as cursor:
-        for name, seconds in _WAITS.items():
+        for name, seconds in WAITS.items():
             cursor.execute(f"SET {name} = '{seconds}s'")
         found = [cursor.execute("SHOW " + name).fetchone()[0] for name in _SYNCS]
     connection.commit()

@@ -18,10 +18,12 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from ..errors import EngineError, StartRefused, StorageUnavailable
 from ..model import TenantId
+from ..reserve import Reserve
 from . import schema, server, walls
 
 _BUSY_TIMEOUT_S = 10
 _TRUNCATE_TIMEOUT_MS = 200
+_RESERVE_BYTES = 8 << 20  # the log of an erasure of some thousand rows; it is emptied after each
 _PRAGMAS = (
     "journal_mode=WAL",
     "synchronous=FULL",
@@ -54,6 +56,7 @@ class Store:
         self._url = make_url(url)
         self.is_sqlite: bool = self._url.get_backend_name() == "sqlite"
         self._writing: AbstractContextManager[object] = threading.RLock() if self.is_sqlite else nullcontext()
+        self.room: Reserve = Reserve(self.path.with_name("reserve") if self.path else None, _RESERVE_BYTES)
         self._engine: Engine = _connect(self._url, read_only=read_only, pool=pool)
         self.is_fatal: bool = False  # a sync failed: nothing is written any more, see docs/decisions
 
@@ -113,8 +116,6 @@ class Store:
 
         Without a tenant it sees everyone's rows: for what belongs to none.
         """
-        if self.is_fatal:
-            raise StorageUnavailable("the disk failed to keep what was written; start again to recover")
         with self._writing, self._sync_watched(), self._engine.connect() as connection:
             connection.execution_options(writes=True)
             with connection.begin():
@@ -170,7 +171,12 @@ class Store:
 
     @contextmanager
     def _sync_watched(self) -> Generator[None]:
-        """Remember a sync that failed: a second one that succeeds proves nothing. RELIABILITY T-05."""
+        """Write nothing after a sync that failed: a second one that succeeds proves nothing. T-05.
+
+        Asked once nobody else writes: whoever waited meanwhile is not to go on either.
+        """
+        if self.is_fatal:
+            raise StorageUnavailable("the disk failed to keep what was written; start again to recover")
         try:
             with _as_unavailable():
                 yield

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from .. import admission, limits, policy, retries
 from ..admission import Admission
-from ..errors import EgressFault, IntegrityFault, Invalid, Refusal, SigningFault
+from ..errors import EgressFault, IntegrityFault, Invalid, Refusal, SigningFault, StorageUnavailable
 from ..failpoints import failpoint
 from ..model import Added, Caller, MemoryId, NewMemory, Scope, TenantId
 from ..parts import Engine
@@ -57,6 +57,8 @@ def _admit_together(
     engine: Engine, tenant: TenantId, arrived: Sequence[_Arrival]
 ) -> list[list[Added] | Exception]:
     """Admit every arrival in one transaction; what is refused is undone alone."""
+    if engine.store.room.is_spent:
+        raise StorageUnavailable("the disk is full; erasing goes on")
     with engine.unit(tenant) as unit:
         answers = [_admit(engine, unit, arrival) for arrival in arrived]
         failpoint("add.before_commit")

@@ -11,11 +11,27 @@ _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Reserve:
-    """A file of zeroes beside the custody store; nothing where the store is a server."""
+    """A file of zeroes beside a store; nothing where the store is a server."""
 
-    def __init__(self, where: Path | None) -> None:
+    def __init__(self, where: Path | None, size: int = RESERVE_BYTES) -> None:
         """Name the file; make nothing yet."""
         self._where: Final = where
+        self._size: Final = size
+
+    @property
+    def is_spent(self) -> bool:
+        """Say whether the room is gone and the disk has no other: then nothing but erasing goes on."""
+        return self._where is not None and not self._where.exists() and self._is_tight()
+
+    def make_room(self) -> None:
+        """Give the room up if the disk has no other."""
+        if self._where is not None and self._is_tight():
+            self.release()
+
+    def _is_tight(self) -> bool:
+        assert self._where is not None, "a server's disk is not ours to look at"  # noqa: S101
+        disk = os.statvfs(self._where.parent)
+        return disk.f_bavail * disk.f_frsize < self._size
 
     def hold(self) -> None:
         """Take the room if it is not taken; do without while the disk is full."""
@@ -24,7 +40,7 @@ class Reserve:
         try:
             descriptor = os.open(self._where, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             try:
-                os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
+                os.posix_fallocate(descriptor, 0, self._size)
             finally:
                 os.close(descriptor)
         except OSError:
