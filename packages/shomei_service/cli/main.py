@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "backup": ("backup", "copy the database, while it is in use; never custody"),
     "restore": ("restore", "put a backup in the database's place, and catch up"),
     "prove-erasure": ("prove_erasure", "show that a restored backup does not bring back what was erased"),
+    "scan": ("scan", "look for words, or for erased rows, in every byte of files"),
     "demo": ("demo", "run the main job against a running service, through the relay"),
 }
 

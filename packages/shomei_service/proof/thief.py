@@ -7,9 +7,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import Connection, Row, create_engine, make_url, text
+from sqlalchemy import Row, create_engine, make_url, text
 
 from ..engine.custody.blob import Blob, Draft, Link, grow
 from ..engine.custody.keytree import ADDRESS_BITS
@@ -19,6 +19,7 @@ from ..engine.errors import Fault, IntegrityFault
 
 # What a thief can make of keys: everything that a wrapped key opens to, asked with its name.
 Unwrap = Callable[[Iterable[str], bytes, bytes], Iterator[bytes]]
+Ask = Callable[[str], Sequence[Row[tuple[Any, ...]]]]
 
 _EVERYONE: Final = text("SELECT set_config('shomei.tenant', '*', true)")
 
@@ -37,14 +38,10 @@ class Loot:
     @classmethod
     def take(cls, url: str) -> "Loot":
         """Read a custody store, whatever its keeper thinks of that."""
-        with _reading(url) as connection:
-            (head,) = _all(
-                connection, "SELECT installation_id, epoch, key_name, wrapped_root FROM custody_head"
-            )
-            named = _all(
-                connection, "SELECT name FROM custody_pending UNION SELECT name FROM custody_retiring"
-            )
-            sealed = _all(connection, "SELECT prefix, epoch, sealed FROM custody_blob")
+        with reading_everything(url) as ask:
+            (head,) = ask("SELECT installation_id, epoch, key_name, wrapped_root FROM custody_head")
+            named = ask("SELECT name FROM custody_pending UNION SELECT name FROM custody_retiring")
+            sealed = ask("SELECT prefix, epoch, sealed FROM custody_blob")
         return cls(
             installation_id=head.installation_id,
             epoch=head.epoch,
@@ -70,8 +67,8 @@ class SealedRow:
 def rows(url: str) -> list[SealedRow]:
     """Return every row of a database, whoever's it is."""
     names = "tenant_id, memory_id, address, version, sealed_dek, sealed_content"
-    with _reading(url) as connection:
-        found = _all(connection, f"SELECT {names} FROM memories")  # noqa: S608 - names of ours
+    with reading_everything(url) as ask:
+        found = ask(f"SELECT {names} FROM memories")  # noqa: S608 - names of ours
         return [
             SealedRow(
                 row.tenant_id,
@@ -182,17 +179,13 @@ class Thief:
 
 
 @contextmanager
-def _reading(url: str) -> Generator[Connection]:
-    """Yield a connection that sees every tenant's rows."""
+def reading_everything(url: str) -> Generator[Ask]:
+    """Yield what answers plain SQL about a database with every tenant's rows."""
     engine = create_engine(url, hide_parameters=True)
     try:
         with engine.connect() as connection:
             if make_url(url).get_backend_name() == "postgresql":
                 connection.execute(_EVERYONE)
-            yield connection
+            yield lambda query: connection.execute(text(query)).all()
     finally:
         engine.dispose()
-
-
-def _all(connection: Connection, query: str) -> Sequence[Row[tuple[object, ...]]]:
-    return connection.execute(text(query)).all()
