@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "restore": ("restore", "put a backup in the database's place, and catch up"),
     "prove-erasure": ("prove_erasure", "show that a restored backup does not bring back what was erased"),
     "scan": ("scan", "look for words, or for erased rows, in every byte of files"),
+    "connect": ("connect", "put the relay into an MCP host's configuration"),
     "demo": ("demo", "run the main job against a running service, through the relay"),
 }
 
