@@ -26,6 +26,8 @@ _PREFIX: Final = "shomei-"
 _ANCHOR: Final = "shomei-custody"  # a key that is always there: seen by whoever can see our keys at all
 _SALT_BYTES: Final = 32
 _LABEL: Final = b"shomei/v1/pkcs11"
+# python-pkcs11 sets modules up for one thread: two inside at once, whatever their sessions, end the process.
+_PROCESS: Final = threading.Lock()
 _SOFTWARE: Final = "SoftHSM"  # keys in files that call themselves a token
 
 
@@ -40,7 +42,7 @@ class TokenPlace:
 class Pkcs11:
     """Keys that never leave a token: private, sensitive, not extractable.
 
-    One session, one call at a time: an epoch needs six, and none is on the way of a read. A module has no
+    One call at a time in a process: an epoch needs six, and none is on the way of a read. A module has no
     time limit of its own to give; set one in its configuration.
     """
 
@@ -52,7 +54,6 @@ class Pkcs11:
         self._pkcs11: Final = _imported()
         self._place: Final = place
         self._pin: Final = pin
-        self._lock: Final = threading.Lock()
         self._session: Session | None = None
         self._session_of: int = 0
         self._has_started: bool = False
@@ -147,7 +148,7 @@ class Pkcs11:
     @contextmanager
     def _using(self) -> "Generator[Session]":
         """Yield the session, opened if it must be; one that failed is not used again."""
-        with self._lock:
+        with _PROCESS:
             try:
                 yield self._opened()
             except self._pkcs11.PKCS11Error as exc:
