@@ -11,6 +11,7 @@ import struct
 import sys
 from typing import IO, Final
 
+from .engine import core_dumps
 from .engine.recall.embedder import build_embedder
 from .engine.recall.errors import EmbedderFault
 
@@ -41,6 +42,7 @@ def serve(name: str, asked: IO[bytes], told: IO[bytes]) -> None:
 
 
 if __name__ == "__main__":
+    core_dumps.switch_off()  # a model may crash on a text, and the text is somebody's
     _answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # whatever a package prints is no answer
     os.nice(int(sys.argv[2]))

@@ -3,13 +3,13 @@
 import argparse
 import ipaddress
 import os
-import resource
 import socket
 import sys
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from ..engine import core_dumps
 from ..engine.errors import EngineError, StartRefused, StorageUnavailable
 from ..home import held
 from ..settings import Environment, Settings, read_settings
@@ -45,7 +45,7 @@ def run_serve(_: argparse.Namespace) -> dict[str, Any]:
     settings = read_settings()
     _require_private_transport(settings)
     contain_crashes()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold keys and plaintext
+    core_dumps.switch_off()
     if settings.workers == 1:
         _serve(settings)
         return {}

@@ -46,6 +46,11 @@ class Server:
         if self._account is not None:
             os.chown(directory, self._account.pw_uid, self._account.pw_gid)
 
+    @property
+    def directory(self) -> Path:
+        """Where everything of the server lies, `data` with its heaps and logs among it."""
+        return self._directory
+
     def initialise(self) -> None:
         self._run("initdb", "-D", "data", "-A", "trust", "-U", _ADMIN, "-N")
 
