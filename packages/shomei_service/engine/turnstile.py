@@ -1,9 +1,12 @@
 """Calls that arrive together are served together: one caller works for all who wait."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
+
+from .errors import StorageUnavailable
 
 _Asked = TypeVar("_Asked")
 _Answer = TypeVar("_Answer")
@@ -14,7 +17,7 @@ Serve = Callable[[Sequence[_Asked]], Sequence[_Answer | Exception]]
 @dataclass(slots=True)
 class _Ticket(Generic[_Asked, _Answer]):
     asked: _Asked
-    outcome: list[_Answer | BaseException] = field(default_factory=list["_Answer | BaseException"])
+    outcome: list[_Answer | Exception] = field(default_factory=list["_Answer | Exception"])
 
 
 class Turnstile(Generic[_Asked, _Answer]):
@@ -39,15 +42,29 @@ class Turnstile(Generic[_Asked, _Answer]):
             leads = not ticket.outcome
             self._is_taken = self._is_taken or leads
         if leads:
-            try:
+            with self._inside():
                 with self._door:
                     batch, self._waiting = self._waiting, []
                 _serve(batch, serve)
-            finally:
-                with self._door:
-                    self._is_taken = False
-                    self._door.notify_all()
         return _answer_of(ticket)
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """Be inside without serving anybody."""
+        with self._door:
+            self._door.wait_for(lambda: not self._is_taken)
+            self._is_taken = True
+        with self._inside():
+            yield
+
+    @contextmanager
+    def _inside(self) -> Generator[None]:
+        try:
+            yield
+        finally:
+            with self._door:
+                self._is_taken = False
+                self._door.notify_all()
 
     def count_waiting(self) -> int:
         """Return how many callers wait outside."""
@@ -58,18 +75,18 @@ class Turnstile(Generic[_Asked, _Answer]):
 def _serve(batch: Sequence[_Ticket[_Asked, _Answer]], serve: Serve[_Asked, _Answer]) -> None:
     try:
         answers = serve([ticket.asked for ticket in batch])
-    except BaseException as exc:
+    except Exception as exc:  # noqa: BLE001 - whatever it is, it is everybody's answer
+        answers = [exc] * len(batch)
+    except BaseException:  # this thread is being stopped; the others are told
         for ticket in batch:
-            ticket.outcome.append(exc)
-        if not isinstance(exc, Exception):
-            raise  # this thread is being stopped; the others have their answer
-        return
+            ticket.outcome.append(StorageUnavailable("the work was stopped on the way; ask again"))
+        raise
     for ticket, answer in zip(batch, answers, strict=True):
         ticket.outcome.append(answer)
 
 
 def _answer_of(ticket: _Ticket[_Asked, _Answer]) -> _Answer:
     [outcome] = ticket.outcome
-    if isinstance(outcome, BaseException):
+    if isinstance(outcome, Exception):
         raise outcome
     return outcome

@@ -280,7 +280,7 @@ def test_followers_are_served_by_one_leader() -> None:
     inside.wait()
     for thread in threads[1:]:
         thread.start()
-    while len(turnstile._waiting) < 8:
+    while turnstile.count_waiting() < 8:
         pass
     release.set()
     for thread in threads:
@@ -304,7 +304,7 @@ def test_one_bad_question_does_not_fail_the_others() -> None:
         ]
         for thread in threads:
             thread.start()
-        while len(turnstile._waiting) < 5:
+        while turnstile.count_waiting() < 5:
             pass
     for thread in threads:
         thread.join()
@@ -336,7 +336,7 @@ def test_a_stopped_leader_still_answers_its_followers() -> None:
         ]
         for thread in threads:
             thread.start()
-        while len(turnstile._waiting) < 2:
+        while turnstile.count_waiting() < 2:
             pass
     for thread in threads:
         thread.join()
