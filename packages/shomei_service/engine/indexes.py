@@ -94,8 +94,8 @@ class Indexes:
     def __contains__(self, tenant: TenantId) -> bool:
         return tenant in self._followed
 
-    def of(self, tenant: TenantId) -> Followed:
-        """Return the tenant's index, brought up to the newest committed revision."""
+    def of(self, tenant: TenantId, there: Place) -> Followed:
+        """Return the tenant's index, brought up to a place the tenant was read to be at, or beyond."""
         with self._lock:
             followed = self._followed.get(tenant)
             if followed is None:
@@ -103,7 +103,7 @@ class Indexes:
             self._followed.move_to_end(tenant)
         followed.used_at = self._now()
         with followed.alone():
-            grown = self._catch_up(tenant, followed)
+            grown = self._catch_up(tenant, followed, there)
         if grown:
             self._make_room(besides=tenant)
         return followed
@@ -152,11 +152,14 @@ class Indexes:
                 taken -= sizes[tenant]
                 del self._followed[tenant]
 
-    def _catch_up(self, tenant: TenantId, followed: Followed) -> bool:
+    def _catch_up(self, tenant: TenantId, followed: Followed, there: Place) -> bool:
         """Take in what changed, then drop what was erased; say whether anything came."""
-        with self._store.reading(tenant) as unit:
-            there = recall.newest(unit)
-        self._restart_if_behind(followed, there)
+        if _is_behind(there, followed.place):
+            # Somebody who read later was here first; or the database was put back underneath.
+            with self._store.reading(tenant) as unit:
+                there = recall.newest(unit)
+            if _is_behind(there, followed.place):
+                followed.index, followed.place = TenantIndex(self._model), Place()
         if there == followed.place:
             return False
         grown = False
@@ -196,10 +199,8 @@ class Indexes:
         followed.followed_at = self._now()
         return there
 
-    def _restart_if_behind(self, followed: Followed, there: Place) -> None:
-        """Begin again under another log or an older state: the database was put back underneath."""
-        before = followed.place
-        moved = before.origin not in ("", there.origin)
-        if moved or there.revision < before.revision or there.next_seq < before.next_seq:
-            followed.index = TenantIndex(self._model)
-            followed.place = Place()
+
+def _is_behind(there: Place, place: Place) -> bool:
+    """Say whether a tenant stands at another log or an older state than an index has come to."""
+    moved = place.origin not in ("", there.origin)
+    return moved or there.revision < place.revision or there.next_seq < place.next_seq

@@ -3,13 +3,15 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
 from shomei_service.engine import indexes
-from shomei_service.engine.indexes import Indexes, Keep
+from shomei_service.engine.indexes import Followed, Indexes, Keep
 from shomei_service.engine.model import Ground, NewMemory
 from shomei_service.engine.recall import words_of
+from shomei_service.engine.store import recall
 from shomei_service.engine.upkeep import tend
 from shomei_service.engine.verbs.add import add, add_batch
 from shomei_service.engine.verbs.erase import erase
@@ -39,6 +41,13 @@ def two(home: Home) -> Iterator[tuple[House, House]]:
 
 def found(house: House, query: str = "kettle", **options: int) -> list[str]:
     return [one.memory.memory_id for one in search(house.engine, house.data, query, **options).results]
+
+
+def followed(house: House) -> Followed:
+    """Return the tenant's index, brought up to date."""
+    with house.engine.reading(house.data.tenant) as unit:
+        place = recall.newest(unit)
+    return house.engine.indexes.of(house.data.tenant, place)
 
 
 def held(house: House) -> int:
@@ -100,10 +109,10 @@ def test_a_row_restricted_during_a_search_comes_back_when_that_is_lifted(
     memory_id = house.remember("kettle")
     seen = house.engine.indexes.of
 
-    def restricted_meanwhile(tenant):
+    def restricted_meanwhile(tenant, there):
         monkeypatch.undo()
         restrict(house.engine, house.admin, memory_id, Ground.REQUEST)
-        return seen(tenant)
+        return seen(tenant, there)
 
     monkeypatch.setattr(house.engine.indexes, "of", restricted_meanwhile)
     assert found(house) == []
@@ -164,11 +173,11 @@ def test_one_index_alone_may_be_larger_than_the_budget(house: House) -> None:
 @contextmanager
 def loading(house: House) -> Iterator[None]:
     """Somebody is making the tenant's index while the block runs."""
-    followed = house.engine.indexes.of(house.data.tenant)
+    index = followed(house)
     inside, done = threading.Event(), threading.Event()
 
     def load() -> None:
-        with followed.alone():
+        with index.alone():
             inside.set()
             done.wait(30)
 
@@ -193,9 +202,9 @@ def test_erasing_does_not_wait_until_an_index_is_made(house: House) -> None:
 def test_an_index_of_a_database_that_was_put_back_is_made_again(house: House) -> None:
     memory_id = house.remember("kettle")
     assert found(house) == [memory_id]
-    followed = house.engine.indexes.of(house.data.tenant)
-    followed.index.add("lm_of_a_later_state", None, words_of("kettle"))
-    followed.place = type(followed.place)(followed.place.revision + 5, followed.place.origin, 99)
+    index = followed(house)
+    index.index.add("lm_of_a_later_state", None, words_of("kettle"))
+    index.place = replace(index.place, revision=index.place.revision + 5, next_seq=99)
     assert found(house) == [memory_id]
     assert held(house) == 1
 
@@ -210,6 +219,18 @@ def test_memory_is_counted_up_and_down(house: House) -> None:
     for memory_id in ids:
         erase(house.engine, house.admin, memory_id)
     found(house)
-    followed = house.engine.indexes.of(house.data.tenant)
-    assert followed.index._postings._postings == 0
+    index = followed(house)
+    assert index.index._postings._postings == 0
     assert 0 < made.octets < full
+
+
+def test_a_search_that_read_earlier_than_another_keeps_the_index(house: House) -> None:
+    house.remember("kettle")
+    with house.engine.reading(house.data.tenant) as unit:
+        earlier = recall.newest(unit)
+    house.remember("kettle")
+    before = followed(house).index
+    for _ in range(2):
+        again = house.engine.indexes.of(house.data.tenant, earlier)
+        assert again.index is before
+        assert len(again.index) == 2

@@ -159,10 +159,12 @@ class TenantIndex:
         """
         places = limit * NEAREST_IN_TEN // 10
         best = self._first(found, score, cosine, limit - places)
-        left = np.setdiff1d(found, best, assume_unique=True)
+        left = found[~self._rows.mask(best)[found]]
         nearest = self._first(left[semantic[left] > 0], cosine, score, places)
-        left = np.setdiff1d(left, nearest, assume_unique=True)
-        more = self._first(left, score, cosine, places - len(nearest))
+        more: list[int] = []
+        if len(nearest) < places:
+            left = left[~self._rows.mask(nearest)[left]]
+            more = self._first(left, score, cosine, places - len(nearest))
         return self._in_order([*best, *nearest, *more], score, cosine)
 
     def _first(self, found: Numbers, key: Doubles, then: Doubles, limit: int) -> list[int]:

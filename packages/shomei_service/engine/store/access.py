@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, insert, select, update
 
 from ..model import Scope, TenantId
+from .bound import WANTED
 from .records import record
 from .tables import api_keys
 from .unit import Unit
+
+_FIND = select(api_keys).where(api_keys.c.key_id == WANTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ def put(unit: Unit, key: ApiKey) -> None:
 
 def find(connection: Connection, key_id: str) -> ApiKey | None:
     """Return the key with this public id; it names its tenant."""
-    row = connection.execute(select(api_keys).where(api_keys.c.key_id == key_id)).mappings().first()
+    row = connection.execute(_FIND, {"wanted": key_id}).mappings().first()
     return record(ApiKey, row, scope=Scope(row["scope"])) if row else None
 
 

@@ -159,7 +159,7 @@ def activate(unit: Unit, memory_id: MemoryId, *, revision: int) -> None:
 
 
 def page(
-    unit: Unit, *, subject: Pseudonym | None, after: int, limit: int, hidden: Select[tuple[str]]
+    unit: Unit, *, subject: Pseudonym | None, after: int, limit: int, hidden: Select[str]
 ) -> list[MemoryRow]:
     """Return recallable rows in the order they were admitted, those of one subject only if it is named."""
     query = (

@@ -5,7 +5,7 @@ from typing import Final
 
 from sqlalchemy import Connection, bindparam, select, tuple_, update
 
-from ..model import Life, MemoryId, Pseudonym
+from ..model import Life, MemoryId, Pseudonym, Tenant
 from . import tenants
 from .tables import installation, memories, receipts, tombstones
 from .unit import Unit
@@ -65,10 +65,14 @@ _ERASED: Final = (
 )
 
 
+def place_of(tenant: Tenant) -> Place:
+    """Return where the tenant stood when it was read."""
+    return Place(tenant.revision, tenant.log_origin, tenant.next_seq)
+
+
 def newest(unit: Unit) -> Place:
     """Return where the tenant stands now. Raise NotFound if there is none."""
-    tenant = tenants.get(unit)
-    return Place(tenant.revision, tenant.log_origin, tenant.next_seq)
+    return place_of(tenants.get(unit))
 
 
 def changed_after(unit: Unit, revision: int, memory_id: str, most: int) -> list[IndexedRow]:

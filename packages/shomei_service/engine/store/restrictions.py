@@ -2,7 +2,20 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import CTE, Select, cast, delete, func, insert, literal, select, text, union_all, update
+from sqlalchemy import (
+    BigInteger,
+    Select,
+    bindparam,
+    cast,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    text,
+    union_all,
+    update,
+)
 
 from ..model import EdgeKind, Ground, Life, MemoryId
 from .bound import TENANT, WANTED, any_of, one_of, within
@@ -57,11 +70,11 @@ def _count(unit: Unit, memory_id: MemoryId) -> None:
     )
 
 
-def _out_of_recall(unit: Unit, now: int) -> CTE:
+def _out_of_recall(tenant: object, now: object) -> Select[str]:
     """Everything out of recall: by its own facts, then whatever was derived from it, transitively."""
     # As wide as an edge's ids, which the recursion joins it with: PostgreSQL wants one type.
     mine = select(cast(memories.c.memory_id, edges.c.source_id.type).label("id")).where(
-        memories.c.tenant_id == unit.tenant
+        memories.c.tenant_id == tenant
     )
     # One SELECT for each partial index of tables.memories.
     own = union_all(
@@ -71,22 +84,26 @@ def _out_of_recall(unit: Unit, now: int) -> CTE:
         mine.where(text("life <> 'live'")),
     ).subquery()
     hidden = select(own.c.id).cte("hidden", recursive=True)
-    return hidden.union(
+    below = hidden.union(
         select(edges.c.derived_id)
         .join(hidden, edges.c.source_id == hidden.c.id)
-        .where(edges.c.tenant_id == unit.tenant, edges.c.kind == EdgeKind.DERIVED_FROM)
+        .where(edges.c.tenant_id == tenant, edges.c.kind == EdgeKind.DERIVED_FROM)
     )
+    return select(below.c.id)
+
+
+_HIDDEN = _out_of_recall(TENANT, bindparam("now", type_=BigInteger()))
 
 
 def hidden(unit: Unit, now: int) -> frozenset[MemoryId]:
     """Return the ids, artifacts included, that recall must pass over now."""
-    found = _out_of_recall(unit, now)
-    return frozenset(MemoryId(value) for value in unit.connection.execute(select(found.c.id)).scalars())
+    found = unit.connection.execute(_HIDDEN, {"tenant": unit.tenant, "now": now})
+    return frozenset(MemoryId(row[0]) for row in found)
 
 
-def out_of_recall(unit: Unit, now: int) -> Select[tuple[str]]:
+def out_of_recall(unit: Unit, now: int) -> Select[str]:
     """Return a query of the ids that recall must pass over, for use inside another query."""
-    return select(_out_of_recall(unit, now).c.id)
+    return _out_of_recall(unit.tenant, now)
 
 
 def hidden_sources(unit: Unit, derived_id: str, now: int) -> bool:

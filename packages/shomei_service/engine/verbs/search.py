@@ -12,17 +12,19 @@ from ..recall.features import Floats
 from ..recall.index import Hit
 from ..recall.lexical import analyse
 from ..recall.passages import quote
-from ..store import consents, memories, restrictions, tenants
+from ..store import consents, memories, recall, restrictions, tenants
+from ..store.recall import Place
 
 
 @dataclass(frozen=True, slots=True)
 class _Mask:
-    """Which rows a search may consider, as keyed hashes and ids."""
+    """Which rows a search may consider, as keyed hashes and ids, and how far the tenant had come then."""
 
     subject: Pseudonym | None
     kind: str | None
     allowed: frozenset[MemoryId] | None
     hidden: frozenset[MemoryId]
+    place: Place
 
 
 def search(
@@ -73,7 +75,7 @@ def _mask(
             )
             allowed = frozenset(consents.for_purpose(unit, purpose))
         hidden = restrictions.hidden(unit, engine.clock.now())
-    return _Mask(subject, kind, allowed, hidden)
+    return _Mask(subject, kind, allowed, hidden, recall.place_of(tenant))
 
 
 class _Search:
@@ -100,7 +102,7 @@ class _Search:
             unfit |= stale
 
     def _candidates(self, limit: int, floor: float, unfit: frozenset[MemoryId]) -> list[Hit]:
-        followed = self._engine.indexes.of(self._caller.tenant)
+        followed = self._engine.indexes.of(self._caller.tenant, self._mask.place)
         hidden = self._mask.hidden | unfit
         with followed.alone():
             self._weights = followed.index.weights(self._terms, hidden)
