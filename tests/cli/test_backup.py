@@ -4,6 +4,7 @@ import io
 import os
 import pty
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from shomei_service.engine.verbs.forget import forget
 from shomei_service.engine.verbs.restrict import restrict
 from shomei_service.settings import Settings
 from tests import oracle
-from tests.cli.test_commands import _answer
+from tests.cli.test_commands import _answer, _run
 from tests.fakes import Home, new_home
 from tests.service import environment, serving
 
@@ -126,7 +127,7 @@ def test_a_log_of_the_old_database_is_not_read_into_the_restored_one(home: Home,
     Path(f"{database}-shm").touch()
     restore(home, backup)
     assert set(texts(home).values()) == {"a kettle"}
-    assert sorted(path.name for path in home.settings.data.iterdir()) == ["serve.lock", "shomei.db"]
+    assert [path.name for path in home.settings.data.glob("shomei.db*")] == ["shomei.db"]
 
 
 def test_a_restore_into_an_empty_place(home: Home, tmp_path: Path) -> None:
@@ -144,6 +145,17 @@ def test_a_restore_into_an_empty_place(home: Home, tmp_path: Path) -> None:
     assert set(texts(home)) == {kept}
     (row,) = oracle.read(home.settings).memories
     assert row["grounds"] > 0
+
+
+def test_a_death_in_a_restore_is_taken_up_by_whatever_opens_next(home: Home, tmp_path: Path) -> None:
+    with home.opened() as house:
+        kept, gone = house.remember("a kettle"), house.remember("a lamp")
+        back_up(home, tmp_path / "backup.db")
+        erase(house.engine, house.admin, gone)
+    for nth in (1, 2):
+        failpoint = {"SHOMEI_FAILPOINTS": f"boot.reerase:kill:{nth}"}
+        assert _run(home, "restore", str(tmp_path / "backup.db"), **failpoint).returncode == -signal.SIGKILL
+    assert set(texts(home)) == {kept}
 
 
 def test_what_is_no_backup_of_ours_is_refused(home: Home, tmp_path: Path) -> None:

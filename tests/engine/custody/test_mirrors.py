@@ -165,6 +165,27 @@ def test_a_mirror_of_another_installation_is_never_overwritten(
     assert (places[0] / "custody.db").read_bytes() == theirs
 
 
+def test_a_damaged_mirror_is_named_and_not_overwritten(
+    home: Home, mirrored: Custody, places: list[Path]
+) -> None:
+    mirrored.close()
+    where = places[1] / "custody.db"
+    intact = where.read_bytes()
+    for damaged in (b"", b"no database" * 500, intact[:8192] + b"\xff" * (len(intact) - 8192)):
+        where.write_bytes(damaged)
+        with pytest.raises(CustodyMismatch, match="a mirror of the custody store is damaged"):
+            home.open(mirrors=places)
+        assert where.read_bytes() == damaged
+    where.unlink()
+    custody = home.open(mirrors=places)
+    assert {one.state.value for one in custody.status().mirrors} == {"current"}
+    where.write_bytes(b"")
+    assert [one.state.value for one in custody.status().mirrors] == ["current", "unreadable"]
+    where.unlink()
+    assert [one.state.value for one in custody.status().mirrors] == ["current", "missing"]
+    custody.close()
+
+
 def test_a_mirror_that_is_new_is_filled_by_the_next_opening(
     home: Home, custody: Custody, places: list[Path]
 ) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -82,15 +82,20 @@ class Heads:
                 )
 
     def mirrored(self, path: Path) -> Seen:
-        """Return what a mirror holds; raise CustodyMismatch if it is none of ours."""
-        mirror = CustodyStore.open(f"sqlite:///{path}", read_only=True)
+        """Return what a mirror holds; raise CustodyMismatch if it is none of ours, or damaged."""
         try:
-            with mirror.reading() as connection, roots.damage_refused():
+            mirror = CustodyStore.open(f"sqlite:///{path}", read_only=True)
+            with closing(mirror), mirror.reading() as connection:
                 head = roots.read_head(connection)
-                self._require_ours(head)
-                return leases.given_out(connection, head.epoch)
-        finally:
-            mirror.close()
+                seen = leases.given_out(connection, head.epoch)
+        except (CustodyMismatch, CustodyUnavailable) as exc:
+            raise CustodyMismatch(
+                "a mirror of the custody store is damaged or can not be read; look at its disk, remove the "
+                "file, and start again"
+            ) from exc
+        if head.installation_id != self.installation_id:
+            raise CustodyMismatch("a mirror belongs to another installation; look at SHOMEI_CUSTODY_MIRRORS")
+        return seen
 
     def require_usable(self) -> None:
         """Raise CustodyUnavailable unless store and provider answer, and the head's key can be used now."""
