@@ -41,7 +41,7 @@ def scene(request: pytest.FixtureRequest, machines: Machines, tmp_path: Path) ->
     url = _URLS[request.param]
     with in_front_of(str(custodian.settings[url])) as flaky:
         home = new_home(tmp_path, **{**custodian.settings, url: flaky.url})
-        patient = home.settings.model_copy(update={"custody_timeout_s": 0.5})
+        patient = home.settings.model_copy(update={"custody_timeout_s": 0.4})
         yield Scene(replace(home, settings=patient), flaky)
 
 
@@ -88,7 +88,7 @@ def test_everything_that_needs_no_new_key_goes_on_without_custody(scene: Scene) 
 
 @pytest.mark.parametrize(
     ("scene", "fault"),
-    [*(("vault", fault) for fault in Fault), ("aws-kms", Fault.LOST), ("aws-kms", Fault.WRONG)],
+    [*(("vault", fault) for fault in Fault), ("aws-kms", Fault.LOST)],
     indirect=["scene"],
 )
 def test_a_fault_at_each_request_of_an_erase_rolls_forward(scene: Scene, fault: Fault) -> None:
@@ -116,6 +116,7 @@ def test_a_fault_at_each_request_of_an_erase_rolls_forward(scene: Scene, fault: 
         assert oracle.settled(house, scene.home.settings).keys() == {kept}
 
 
+@pytest.mark.parametrize("scene", ["vault"], indirect=True)
 def test_custody_that_flaps_for_long_gives_no_false_receipt(scene: Scene) -> None:
     """Down from each request on, tried again and again while it is down, then back."""
     with scene.home.opened() as house:
