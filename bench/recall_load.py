@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -45,7 +46,7 @@ RESULTS = Path(__file__).parent / "results" / "recall_load.json"
 LEAST_IDLE = 0.8
 CHARACTERS = 130
 SUBJECTS = 100
-WORDS = 4_000
+SPOKEN = Path(__file__).parents[1] / "examples" / "apollo11.jsonl"
 CLIENTS, SECONDS = 8, 15.0
 ALONE = 120
 
@@ -74,14 +75,14 @@ class Seeded:
 
 
 class Vocabulary:
-    """Made-up words, some of them common and most of them rare, as words are."""
+    """The words of a transcript, some of them common and most of them rare, as words are."""
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
-        syllables = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"]
-        of = random.Random(1)
-        self._words = ["".join(of.choices(syllables, k=of.randint(2, 4))) for _ in range(WORDS)]
-        self._weights = [1 / (place + 3) for place in range(WORDS)]
+        said = [json.loads(line) for line in SPOKEN.read_text().splitlines()]
+        self._words = sorted(set(re.findall(r"[a-z]{2,}", json.dumps(said).lower())))
+        random.Random(1).shuffle(self._words)
+        self._weights = [1 / (place + 3) for place in range(len(self._words))]
 
     def text(self) -> str:
         """Return about 130 characters."""

@@ -78,7 +78,7 @@ def newest(unit: Unit) -> Place:
 def changed_after(unit: Unit, revision: int, memory_id: str, most: int) -> list[IndexedRow]:
     """Return live rows stored or embedded after this one, in that order."""
     wanted = {"tenant": unit.tenant, "revision": revision, "memory_id": memory_id, "most": most}
-    return [IndexedRow(**row) for row in unit.connection.execute(_CHANGED, wanted).mappings()]
+    return [IndexedRow(*row) for row in unit.connection.execute(_CHANGED, wanted)]
 
 
 def erased_since(unit: Unit, place: Place) -> list[MemoryId]:
