@@ -323,7 +323,7 @@ def test_rows_that_name_each_others_leaves_each_lose_their_own(shelf: Shelf) -> 
 
 def test_damage_in_many_rows_is_found_in_each(shelf: Shelf, request: pytest.FixtureRequest) -> None:
     """Sampled: one byte, somewhere, in each of many rows."""
-    count = 1000 if request.config.getoption("--deep") else 40
+    count = 1000 if request.config.getoption("--deep") else 25
     chance = random.Random(26)
     shelf.others[shelf.victim] = TEXT
     for _ in range(count):

@@ -8,7 +8,8 @@ import numpy as np
 
 from .spellings import Interleaved, Needle
 
-_HEAD: Final = 4  # bytes by which candidates are told; no spelling is shorter
+_HEAD: Final = 4  # bytes by which candidates are told; no spelling is shorter than twice as many
+_ZEROS: Final = bytes(2)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -18,7 +19,15 @@ class _Wanted:
     whole: bytes
     interleaved: Interleaved | None = None
 
-    def is_whole(self, data: bytes, at: int) -> bool:
+    @property
+    def lead(self) -> int:
+        """How many bytes come before those it is told by: two zeros are everywhere on a disk."""
+        return next((at for at in range(_HEAD) if self.whole[at : at + 2] != _ZEROS), 0)
+
+    def is_at(self, data: bytes, at: int) -> bool:
+        """Say whether it lies at this place."""
+        if at < 0 or not data.startswith(self.whole, at):
+            return False
         return self.interleaved is None or self.interleaved.is_around(data, at, self.whole)
 
 
@@ -26,7 +35,7 @@ class Eye:
     """Sees needles in bytes."""
 
     def __init__(self, needles: Sequence[Needle]) -> None:
-        self._heads: dict[bytes, list[_Wanted]] = {}
+        self._heads: dict[bytes, list[tuple[int, _Wanted]]] = {}
         self._first = np.zeros(1 << 16, dtype=np.bool_)
         self._second = np.zeros(1 << 16, dtype=np.bool_)
         for needle in needles:
@@ -39,8 +48,8 @@ class Eye:
         self.reach: Final = 2 * max(needle.longest for needle in needles)
 
     def _want(self, wanted: _Wanted) -> None:
-        head = wanted.whole[:_HEAD]
-        self._heads.setdefault(head, []).append(wanted)
+        head = wanted.whole[wanted.lead : wanted.lead + _HEAD]
+        self._heads.setdefault(head, []).append((wanted.lead, wanted))
         self._first[head[0] | head[1] << 8] = True
         self._second[head[2] | head[3] << 8] = True
 
@@ -54,6 +63,6 @@ class Eye:
         heads = pairs[near].astype(np.uint32) | pairs[near + 2].astype(np.uint32) << np.uint32(16)
         for place in near[np.isin(heads, self._known)]:
             at = int(place)
-            for wanted in self._heads[data[at : at + _HEAD]]:
-                if data.startswith(wanted.whole, at) and wanted.is_whole(data, at):
-                    yield wanted.needle, wanted.spelling, at
+            for lead, wanted in self._heads[data[at : at + _HEAD]]:
+                if wanted.is_at(data, at - lead):
+                    yield wanted.needle, wanted.spelling, at - lead
