@@ -169,6 +169,8 @@ class Indexes:
         # Last, so that nothing erased meanwhile stays; a new index asks from where the log stood before it.
         self._drop_erased(tenant, followed, since=followed.place if followed.place.origin else there)
         followed.place = there
+        if grown:
+            followed.index.prepare()
         return grown
 
     def _changed(self, tenant: TenantId, revision: int) -> Iterator[IndexedRow]:

@@ -6,6 +6,7 @@ returns.
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from .postings import HIGHEST_SLOT, Postings
 from .rows import Mask, Rows
 from .scoring import NEAREST_IN_TEN, Doubles, VectorModel
 from .vectors import NOTHING_NEAR, Numbers, Similarities, VectorBlocks
+
+# Picking and multiplying so many rows takes as long as all of a hundred thousand.
+COMPARED_EXACTLY: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,7 @@ class TenantIndex:
         visible = self._rows.visible(subject, kind, allowed, barred)
         census = self._postings.census(barred)
         lexical = self._postings.scores(self._postings.weights(terms, census), census)
-        near = self._near(query_vector, visible)
+        near = self._near(query_vector, visible, lexical)
         cosine = np.full(len(visible), -np.inf)
         np.maximum.at(cosine, near.slots, near.cosines)
         semantic = self._semantic(cosine)
@@ -138,10 +142,21 @@ class TenantIndex:
             for slot in best
         ]
 
-    def _near(self, query: Floats | None, visible: Mask) -> Similarities:
+    def _near(self, query: Floats | None, visible: Mask, lexical: Doubles) -> Similarities:
         if query is None or self._vectors is None:
             return NOTHING_NEAR
+        likely = self._vectors.candidates(query, visible)
+        if likely is not None:
+            # Of very many rows, those that may be near, and those whose words count: RECALL.md §2.
+            worded = np.flatnonzero(visible & (lexical > 0))
+            worded = np.concatenate(_parted(worded, lexical, COMPARED_EXACTLY))[:COMPARED_EXACTLY]
+            visible = visible & (self._rows.mask(likely.tolist()) | self._rows.mask(worded.tolist()))
         return self._vectors.similarities(query, visible)
+
+    def prepare(self) -> None:
+        """Get ready for searches, now that many rows have come; takes seconds for hundreds of thousands."""
+        if self._vectors is not None:
+            self._vectors.prepare()
 
     def _semantic(self, cosine: Doubles) -> Doubles:
         if self._model is None:
