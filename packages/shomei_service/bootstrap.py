@@ -173,7 +173,7 @@ def _engine(
 
 
 def _signers(settings: Settings, custody: Custody) -> Signers | None:
-    """Return where seeds are: in the configured place; or, until a rotation brings it there, still in a file."""
+    """Return where seeds are: in the configured place; until a rotation brings one there, still in a file."""
     file = SeedFiles(settings.keys / "signer.key")
     match settings.signer:
         case SignerKind.NONE:

@@ -220,14 +220,16 @@ def test_full_while_it_serves(small_disks: Volumes) -> None:
     home, folder = small_disks.home, small_disks.disks["data"].parent
     places = {kind.upper(): small_disks.disks[name] / "in" for kind, name in DIRECTORIES.items()}
     names = {f"SHOMEI_{kind}_DIR": str(place) for kind, place in places.items()}
-    with working(home, folder, 1, **names) as service:
-        with AtWork(service.url, home.admin_token, clients=4, seed=8) as told:
-            wait_until(lambda: told.statuses["memories", 200] > 30)
-            filler = small_disks.fill("data")
-            wait_until(lambda: told.statuses["memories", 503] > 3)
-            filler.unlink()
-            done = told.statuses["memories", 200]
-            wait_until(lambda: told.statuses["memories", 200] > done + 20)
+    with (
+        working(home, folder, 1, **names) as service,
+        AtWork(service.url, home.admin_token, clients=4, seed=8) as told,
+    ):
+        wait_until(lambda: told.statuses["memories", 200] > 30)
+        filler = small_disks.fill("data")
+        wait_until(lambda: told.statuses["memories", 503] > 3)
+        filler.unlink()
+        done = told.statuses["memories", 200]
+        wait_until(lambda: told.statuses["memories", 200] > done + 20)
     assert {status for _, status in told.statuses} <= {200, 503}
     holds_what_was_told(home, told)
 

@@ -60,9 +60,7 @@ def test_every_image_holds_what_was_told(
     images = DEEP_IMAGES if request.config.getoption("--deep") else IMAGES
     chance = random.Random(9)
     cuts = sorted(chance.choices(range(1, count + 1), k=images))
-    moment = 0
-    for name in disk.run(log):
-        moment += 1
+    for moment, name in enumerate(disk.run(log), start=1):
         while cuts and cuts[0] == moment:
             cuts.pop(0)
             seed = f"{moment} {name} {chance.getrandbits(32)}"

@@ -79,7 +79,7 @@ class Commitments:
         return "hmac-sha256:" + self._mac("import-line-v1", origin.encode() + b"\0" + line.encode())
 
     def set_of(self, kind: str, tenant_hash: str, subject: Pseudonym, leaves: Iterable[str]) -> str:
-        """Return the commitment to a set about a subject; its leaves are its entries' hashes. export.md §5."""
+        """Return the commitment to a set about a subject; leaves are hashes of its entries. export.md §5."""
         data = canonical_bytes([tenant_hash, subject, sorted(leaves)])
         return "hmac-sha256:" + self._mac(f"{kind}-set-v1", data)
 
