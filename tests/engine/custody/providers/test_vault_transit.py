@@ -356,3 +356,25 @@ def test_a_url_that_would_show_the_token_is_refused(url: str) -> None:
 @pytest.mark.parametrize("url", ["http://[::1]:8200", "http://localhost:8200", "https://vault.example/base/"])
 def test_this_machine_may_be_asked_in_the_clear(url: str) -> None:
     assert VaultTransit(VaultPlace(url), lambda: "token").describe().key_custody.value == "vault_transit"
+
+
+def test_a_policy_that_reaches_half_way_ends_nothing_and_says_so(vault: Transit) -> None:
+    """Each act that the token may not do is unavailable; the key is as it was."""
+    looking = vault.bao.token(vault.mount, 'path "MOUNT/keys/shomei-*" { capabilities = ["read"] }')
+    provider, half = (
+        client(vault),
+        VaultTransit(VaultPlace(vault.bao.url, mount=vault.mount), lambda: looking),
+    )
+    handle = provider.create(new())
+    wrapped = provider.wrap(handle, KEY, AAD)
+    for act in (
+        lambda: half.create(new()),
+        lambda: half.wrap(handle, KEY, AAD),
+        lambda: half.unwrap(handle, wrapped, AAD),
+        lambda: half.destroy(handle),
+    ):
+        with pytest.raises(CustodyUnavailable, match="refuses the token"):
+            act()
+    assert half.state(handle) is KeyState.ACTIVE
+    assert provider.unwrap(handle, wrapped, AAD) == KEY
+    assert vault.living(Path()) == {handle}
