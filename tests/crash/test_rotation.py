@@ -3,6 +3,7 @@
 import json
 import os
 import sqlite3
+import threading
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -150,6 +151,38 @@ def test_a_running_process_takes_up_a_rotation_from_outside(home: Home) -> None:
         assert house.engine.signer is not None
         assert house.engine.signer.signer_id == rotated.new_id
         settled(house, home)
+
+
+def test_rotations_under_load(home: Home) -> None:
+    """Four write and erase while keys follow one another, from this process and from one beside it."""
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def write(house: House, number: int) -> None:
+        while not stop.is_set():
+            try:
+                made = house.remember(f"a lamp of writer {number}", f"writer {number}")
+                erase(house.engine, house.admin, made)
+            except BaseException as failure:
+                failures.append(failure)
+                return
+
+    with home.opened() as house, home.opened() as beside:
+        writers = [threading.Thread(target=write, args=(house, number)) for number in range(4)]
+        for writer in writers:
+            writer.start()
+        for turn in (house, beside, house):
+            rotation.rotate_signer(turn.engine)
+            rotation.rotate_custody(turn.engine)
+        stop.set()
+        for writer in writers:
+            writer.join()
+        assert failures == []
+        upkeep.tend(house.engine)
+        settled(house, home)
+    stated = rotations(home, "signer")[home.tenant]
+    assert len(stated) == 3
+    assert len(rotations(home, "custody")[home.tenant]) == 3
 
 
 def test_an_old_key_that_is_out_for_a_while(home: Home) -> None:
