@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -169,40 +170,42 @@ def test_every_altered_character_of_an_id_is_that_rows_error(shelf: Shelf) -> No
     shelf.is_whole()
 
 
-@pytest.mark.parametrize("column", ["life", "lawful_basis", "source_kind"])
-def test_a_word_that_is_none_is_that_rows_error(shelf: Shelf, column: str) -> None:
-    was = shelf.raw.row(shelf.victim)[column]
-    shelf.raw.put(shelf.victim, **{column: was[:-1] + "~"})
-    shelf.reads_nothing(shelf.victim)
-    shelf.raw.put(shelf.victim, **{column: was})
+def test_a_word_that_is_none_is_that_rows_error(shelf: Shelf) -> None:
+    for column in ("life", "lawful_basis", "source_kind"):
+        was = shelf.raw.row(shelf.victim)[column]
+        shelf.raw.put(shelf.victim, **{column: was[:-1] + "~"})
+        shelf.reads_nothing(shelf.victim)
+        shelf.raw.put(shelf.victim, **{column: was})
+        shelf.is_whole()
+        one = shelf.remember("a stone")
+        shelf.raw.put(one, **{column: "~"})
+        assert erase(shelf.house.engine, shelf.house.admin, one).memory_id == one
+        assert not shelf.is_alive(shelf.leaves[one])
+
+
+def test_exchanged_seals_are_both_rows_errors(shelf: Shelf) -> None:
+    mine = shelf.raw.row(shelf.victim)
+    for caller, admin in ((shelf.house.data, None), (shelf.stranger, shelf.stranger)):
+        partner = shelf.remember("a lantern", caller=caller)
+        theirs = shelf.raw.row(partner)
+        for columns in (*((one,) for one in SEALED), SEALED, ("version", *SEALED)):
+            shelf.raw.put(shelf.victim, **{name: theirs[name] for name in columns})
+            shelf.raw.put(partner, **{name: mine[name] for name in columns})
+            shelf.reads_nothing(shelf.victim)
+            shelf.reads_nothing(partner, admin)
+            shelf.raw.put(shelf.victim, **{name: mine[name] for name in columns})
+            shelf.raw.put(partner, **{name: theirs[name] for name in columns})
+            assert get(shelf.house.engine, caller, partner).content.text == "a lantern"
+        erase(shelf.house.engine, admin or shelf.house.admin, partner)
     shelf.is_whole()
-    shelf.raw.put(shelf.victim, **{column: "~"})
-    assert erase(shelf.house.engine, shelf.house.admin, shelf.victim).memory_id == shelf.victim
-    assert not shelf.is_alive(shelf.leaves[shelf.victim])
-    shelf.leaves_the_others()
 
 
-@pytest.mark.parametrize("columns", [*((one,) for one in SEALED), SEALED, ("version", *SEALED)])
-@pytest.mark.parametrize("whose", ["own tenant", "other tenant"])
-def test_exchanged_seals_are_both_rows_errors(shelf: Shelf, columns: tuple[str, ...], whose: str) -> None:
-    caller = shelf.house.data if whose == "own tenant" else shelf.stranger
-    partner = shelf.remember("a lantern", caller=caller)
-    mine, theirs = shelf.raw.row(shelf.victim), shelf.raw.row(partner)
-    shelf.raw.put(shelf.victim, **{name: theirs[name] for name in columns})
-    shelf.raw.put(partner, **{name: mine[name] for name in columns})
-    shelf.reads_nothing(shelf.victim)
-    shelf.reads_nothing(partner, shelf.stranger if whose == "other tenant" else None)
-    shelf.raw.put(shelf.victim, **{name: mine[name] for name in columns})
-    shelf.raw.put(partner, **{name: theirs[name] for name in columns})
-    assert get(shelf.house.engine, caller, partner).content.text == "a lantern"
-
-
-@pytest.mark.parametrize(("one", "other"), [(0, 1), (0, 2), (1, 2)])
-def test_exchanged_columns_are_that_rows_error(shelf: Shelf, one: int, other: int) -> None:
+def test_exchanged_columns_are_that_rows_error(shelf: Shelf) -> None:
     row = shelf.raw.row(shelf.victim)
-    shelf.raw.put(shelf.victim, **{SEALED[one]: row[SEALED[other]], SEALED[other]: row[SEALED[one]]})
-    shelf.reads_nothing(shelf.victim)
-    shelf.raw.put(shelf.victim, **{name: row[name] for name in SEALED})
+    for one, other in combinations(SEALED, 2):
+        shelf.raw.put(shelf.victim, **{one: row[other], other: row[one]})
+        shelf.reads_nothing(shelf.victim)
+        shelf.raw.put(shelf.victim, **{name: row[name] for name in SEALED})
     shelf.is_whole()
 
 
@@ -245,11 +248,11 @@ def test_an_older_state_of_a_column_is_that_rows_error(shelf: Shelf) -> None:
 
 # Erasing needs no plaintext, and destroys the key of the row it is asked about, and no other.
 
-Damage = Callable[[Shelf, Row], dict[str, object]]
+Damage = Callable[[Shelf, str, Row], dict[str, object]]
 
 
 def _turned(column: str, at: int) -> Damage:
-    def damage(_: Shelf, row: Row) -> dict[str, object]:
+    def damage(_shelf: Shelf, _id: str, row: Row) -> dict[str, object]:
         whole = bytes(row[column])
         return {column: whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]}
 
@@ -257,12 +260,12 @@ def _turned(column: str, at: int) -> Damage:
 
 
 def _numbered(column: str, size: int, at: int, mask: int) -> Damage:
-    return lambda _, row: {column: signed(row[column] ^ mask << 8 * at, size)}
+    return lambda _shelf, _id, row: {column: signed(row[column] ^ mask << 8 * at, size)}
 
 
 def _named_after(row_number: int) -> Damage:
     """Let the row name a leaf of its tenant's own: the first is what its commitments hang on."""
-    return lambda shelf, _: {"address": address(_number(shelf), row_number)}
+    return lambda shelf, memory_id, _row: {"address": address(shelf.leaves[memory_id] >> 40, row_number)}
 
 
 def _number(shelf: Shelf) -> int:
@@ -274,36 +277,37 @@ DAMAGES: dict[str, Damage] = {
     **{f"address {at} {mask}": _numbered("address", 8, at, mask) for at in range(8) for mask in MASKS},
     **{f"version {at}": _numbered("version", 4, at, 1) for at in range(4)},
     **{f"reserved leaf {row}": _named_after(row) for row in (0, 1, 255)},
-    "no leaf": lambda _shelf, _row: {"address": -1},
+    "no leaf": lambda _shelf, _id, _row: {"address": -1},
     "a leaf nobody was given": _named_after(1 << 39),
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("home", ["sqlite"], indirect=True)
-def test_a_damaged_row_can_be_erased_and_its_own_key_dies(shelf: Shelf, damage: str) -> None:
-    engine, leaf = shelf.house.engine, shelf.leaves[shelf.victim]
-    shelf.raw.put(shelf.victim, **DAMAGES[damage](shelf, shelf.raw.row(shelf.victim)))
-    body = erase(engine, shelf.house.admin, shelf.victim).receipt.body
-    assert body["memory_id"] == shelf.victim
-    assert not shelf.is_alive(leaf)
-    assert status(engine, shelf.house.admin, shelf.victim).failures == ("erased",)
-    assert shelf.raw.ids() == set(shelf.others)
-    shelf.leaves_the_others()
-    shelf.remember("life goes on")
-    upkeep(engine)
+def test_a_damaged_row_can_be_erased_and_its_own_key_dies(shelf: Shelf) -> None:
+    engine = shelf.house.engine
+    shelf.others[shelf.victim] = TEXT
+    for name, damage in DAMAGES.items():
+        victim = shelf.remember("a stone", "alice")
+        shelf.raw.put(victim, **damage(shelf, victim, shelf.raw.row(victim)))
+        body = erase(engine, shelf.house.admin, victim).receipt.body
+        assert body["memory_id"] == victim, name
+        assert not shelf.is_alive(shelf.leaves[victim]), name
+        assert status(engine, shelf.house.admin, victim).failures == ("erased",), name
+        assert shelf.raw.ids() == set(shelf.others), name
+        shelf.leaves_the_others()
+        upkeep(engine)
 
 
-@pytest.mark.parametrize(
-    "damage", ["sealed_dek 0", "address 0 128", "address 2 1", "address 5 128", "no leaf"]
-)
-def test_a_damaged_row_can_be_forgotten(shelf: Shelf, damage: str) -> None:
+def test_damaged_rows_can_be_forgotten(shelf: Shelf) -> None:
     engine, more = shelf.house.engine, shelf.remember("a second stone", "alice")
-    shelf.raw.put(shelf.victim, **DAMAGES[damage](shelf, shelf.raw.row(shelf.victim)))
+    damaged = [shelf.remember("a broken stone", "alice") for _ in range(5)]
+    names = ("sealed_dek 0", "address 0 128", "address 2 1", "address 5 128", "no leaf")
+    for memory_id, name in zip(damaged, names, strict=True):
+        shelf.raw.put(memory_id, **DAMAGES[name](shelf, memory_id, shelf.raw.row(memory_id)))
     done = forget(engine, shelf.house.admin, "alice")
-    assert {one.memory_id for one in done.erased} == {shelf.victim, more}
-    assert not shelf.is_alive(shelf.leaves[shelf.victim])
-    assert not shelf.is_alive(shelf.leaves[more])
+    assert {one.memory_id for one in done.erased} == {shelf.victim, more, *damaged}
+    for memory_id in (shelf.victim, more, *damaged):
+        assert not shelf.is_alive(shelf.leaves[memory_id])
     shelf.leaves_the_others()
 
 
@@ -341,7 +345,7 @@ def test_damaged_rows_keep_no_other_from_its_vectors(shelf: Shelf) -> None:
     damaged = [shelf.remember("a broken stone") for _ in range(40)]
     for number, memory_id in enumerate(damaged):
         row = shelf.raw.row(memory_id)
-        shelf.raw.put(memory_id, **DAMAGES[list(DAMAGES)[number % 9]](shelf, row))
+        shelf.raw.put(memory_id, **DAMAGES[list(DAMAGES)[number % 9]](shelf, memory_id, row))
     behind = [shelf.remember(f"a lamp {number}") for number in range(20)]
     embedder = embedding(shelf.house)
     rounds = 1
