@@ -63,7 +63,7 @@ class LocalFile:
         return open_sealed(self._read(handle), blob, aad)
 
     def destroy(self, handle: Handle) -> Destroyed:
-        """Overwrite the file with random bytes, sync, and remove it."""
+        """Overwrite the file with random bytes, sync, remove it, sync its directory."""
         ended = Destroyed(DestroyMethod.FILE_OVERWRITE_UNLINK, Finality.UNASSURED)
         where = self._path(handle)
         try:
@@ -78,8 +78,8 @@ class LocalFile:
                 _write_durably(descriptor, os.urandom(KEY_BYTES))
             finally:
                 os.close(descriptor)
-            # The key is gone with the overwriting; a name that a power cut brings back holds random bytes.
             where.unlink(missing_ok=True)  # another process may have been first
+            sync_directory(self._directory)  # a power cut must bring back no key that nobody names
         except OSError as exc:
             raise CustodyUnavailable("the epoch key could not be destroyed") from exc
         return ended
