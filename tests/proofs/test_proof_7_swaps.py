@@ -223,13 +223,24 @@ def test_a_row_moved_to_another_tenant_is_an_error_there_and_takes_no_key_along(
 
 def test_a_row_put_back_after_its_erasure_stays_unreadable(shelf: Shelf) -> None:
     row = shelf.raw.row(shelf.victim)
-    erase(shelf.house.engine, shelf.house.admin, shelf.victim)
+    receipt = erase(shelf.house.engine, shelf.house.admin, shelf.victim).receipt
+    upkeep(shelf.house.engine)
     shelf.raw.insert(row)
     assert status(shelf.house.engine, shelf.house.admin, shelf.victim).failures == ("integrity_error",)
     for read in (get, lambda *asked: disclose(*asked, DisclosureGround.SUBJECT_ACCESS)):
         with pytest.raises(RowDamaged):
             read(shelf.house.engine, shelf.house.admin, shelf.victim)
     shelf.leaves_the_others()
+    # To erase it again finds what is on record, and nobody waits for it.
+    again = erase(shelf.house.engine, shelf.house.admin, shelf.victim)
+    assert again.receipt.receipt_hash == receipt.receipt_hash
+    assert not status(shelf.house.engine, shelf.house.admin, shelf.victim).physically_purged
+    shelf.raw.insert(row)
+    assert forget(shelf.house.engine, shelf.house.admin, "alice").matched_count == 1
+    assert shelf.raw.ids() == set(shelf.others)
+    upkeep(shelf.house.engine)
+    purged = status(shelf.house.engine, shelf.house.admin, shelf.victim).physically_purged
+    assert purged == shelf.raw.is_sqlite
 
 
 def test_an_older_state_of_a_column_is_that_rows_error(shelf: Shelf) -> None:

@@ -161,9 +161,11 @@ def _carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed 
     with engine.reading(tenant_id) as unit:
         intent = intents.get(unit, intent_id)
         seals = memories.seals_of_intent(unit, intent_id)
+        buried = tombstones.known(unit, [seal.memory_id for seal in seals])
         tenant = tenants.get(unit)
     if intent is None:
         return None
+    seals = [seal for seal in seals if seal.memory_id not in buried]
     leaves = leaves_of(engine, tenant_id, intent, seals)
     # Vectors and words leave memory before the key does; searches already pass the row over.
     engine.indexes.discard(tenant_id, list(leaves))
@@ -201,13 +203,25 @@ def _complete_chunk(
     if intents.lock(unit, intent.intent_id) is None:
         return None
     rows = memories.of_intent(unit, intent.intent_id, _CHUNK_ROWS)
-    erased = _retire(engine, unit, rows, intent, destroyed) if rows and destroyed else []
+    going = _without_returned(unit, rows)
+    erased = _retire(engine, unit, going, intent, destroyed) if going and destroyed else []
     if len(rows) == _CHUNK_ROWS:
         return _Chunk(erased, {}, is_last=False)
     closures = aftermath.state_closures(engine, unit, intent.intent_id, actor=intent.actor)
     intents.finish(unit, intent.intent_id)
     engine.duties.done(unit, intent.intent_id)
     return _Chunk(erased, closures, is_last=True)
+
+
+def _without_returned(unit: Unit, rows: Sequence[RowFacts]) -> list[RowFacts]:
+    """Delete rows that somebody put back after their erasure: their keys are gone, and it is on record."""
+    ids = [row.memory_id for row in rows]
+    returned = tombstones.known(unit, ids) if rows else set[MemoryId]()
+    if returned:
+        memories.remove(unit, sorted(returned))
+        restrictions.drop(unit, sorted(returned))
+        tombstones.unpurge(unit, sorted(returned))
+    return [row for row in rows if row.memory_id not in returned]
 
 
 def _retire(

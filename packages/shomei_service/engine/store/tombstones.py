@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import RowMapping, func, insert, select, update
 
 from ..model import Cause, MemoryId, Pseudonym, Tombstone
-from .bound import TENANT, WANTED, within
+from .bound import ANY, TENANT, WANTED, among, within
 from .records import record
 from .tables import memory_subjects, tombstones
 from .unit import Store, Unit
@@ -13,6 +13,9 @@ from .unit import Store, Unit
 _COLUMNS = [column for column in tombstones.c if column.name != "tenant_id"]
 _OF_MEMORY = select(*_COLUMNS).where(tombstones.c.tenant_id == TENANT, tombstones.c.memory_id == WANTED)
 
+_THESE = tombstones.c.tenant_id == TENANT, tombstones.c.memory_id.in_(ANY)
+_AMONG = select(tombstones.c.memory_id).where(*_THESE)
+_NOT_PURGED = update(tombstones).where(*_THESE).values(physically_purged=False)
 _COUNT_ABOUT = (
     select(func.count())
     .select_from(tombstones)
@@ -44,6 +47,20 @@ def of_memory(unit: Unit, memory_id: str) -> Tombstone | None:
     """Return the tombstone of an erased memory."""
     row = unit.connection.execute(_OF_MEMORY, within(unit, memory_id)).mappings().first()
     return _tombstone(row) if row else None
+
+
+def known(unit: Unit, ids: Sequence[MemoryId]) -> set[MemoryId]:
+    """Return those of the ids that were erased before."""
+    found: set[MemoryId] = set()
+    for chunk in among(unit, ids):
+        found |= {MemoryId(value) for value in unit.connection.execute(_AMONG, chunk).scalars()}
+    return found
+
+
+def unpurge(unit: Unit, ids: Sequence[MemoryId]) -> None:
+    """Take back that no bytes of these rows are left: somebody had put them back."""
+    for chunk in among(unit, ids):
+        unit.connection.execute(_NOT_PURGED, chunk)
 
 
 def about(unit: Unit, subject: Pseudonym) -> list[Tombstone]:
