@@ -25,6 +25,7 @@ _QUESTION: Final = "What were they eating when they were late to answer?"
 _FORGOTTEN: Final = "lunar-module-pilot"
 _FORGOTTEN_QUESTION: Final = "Which pressure light came with the master alarm?"
 _SHOWN: Final = 3
+_READY_IS_FRESH_S: Final = 1.1  # readiness is looked up at most once a second
 _EMBEDDING_WAIT_S: Final = 300
 
 
@@ -143,6 +144,7 @@ class MainJob:
 
         deadline = time.monotonic() + _EMBEDDING_WAIT_S
         with httpx.Client(base_url=self._url, trust_env=False, timeout=30) as client:
+            time.sleep(_READY_IS_FRESH_S)  # what is asked right after the adds may be told what was before
             while time.monotonic() < deadline:
                 backlog = client.get("/readyz").json()["embedding_backlog"]
                 if sys.stderr.isatty():
