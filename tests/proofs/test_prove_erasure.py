@@ -110,6 +110,20 @@ def test_the_window_is_shown_open_and_then_closed(
     assert (code, lines(said, "kept", "DID NOT OPEN")) == (1, ROWS)
 
 
+@pytest.mark.parametrize("custodian", ["vault"], indirect=True)
+def test_where_nothing_is_scheduled_nothing_is_kept_and_no_key_is_left(
+    custodian: Custodian, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(monkeypatch, custodian.environ)
+    file = tmp_path / "attack.json"
+    code, said, _ = prove(capsys, "--keep", str(file))
+    assert (code, "nothing to keep" in said, file.exists()) == (0, True, False)
+    assert custodian.living(tmp_path) == set()
+    file.write_text("{}")
+    code, _, said = prove(capsys, "--keep", str(file))
+    assert (code, said) == (1, "shomei: the file to keep the attack in is there already\n")
+
+
 @pytest.mark.parametrize("custody", ["custody in a file", "custody on the server too"])
 def test_it_is_proven_on_postgres(
     cluster: Server, custody: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

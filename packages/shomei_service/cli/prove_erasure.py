@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ..engine.errors import Fault
+from ..engine.errors import Fault, StartRefused
 from ..settings import read_settings
 
 
@@ -38,10 +38,12 @@ def run_prove(parsed: argparse.Namespace) -> dict[str, Any]:
     from ..proof.ground import throw_away
 
     settings, say = read_settings(), _silent if parsed.json else _say
+    if parsed.keep is not None and parsed.keep.exists():
+        raise StartRefused("the file to keep the attack in is there already")
     if parsed.again is not None:
         told = attack_again(settings, parsed.again, say)
     else:
-        with throw_away(settings, keeping_key=parsed.keep is not None) as ground:
+        with throw_away(settings, parsed.keep) as ground:
             told = Course(ground, say, parsed.keep).run()
     if not told.holds:
         if parsed.json:

@@ -66,6 +66,8 @@ class Course:
             self._control_copied_key(backup, loots, copied, texts)
         if receipt["finality"] == Finality.SCHEDULED:
             self._window(backup, loots, texts, cast(int, receipt["key_final_at"]))
+        elif self._keep is not None:
+            self._told.note("   No deletion is scheduled here, so there is no window and nothing to keep.")
         self._restore(token, backup, texts)
         return self._told
 

@@ -65,11 +65,11 @@ class Ground:
 
 
 @contextmanager
-def throw_away(settings: Settings, *, keeping_key: bool = False) -> Generator[Ground]:
+def throw_away(settings: Settings, keep: Path | None = None) -> Generator[Ground]:
     """Yield a ground for an installation with the configured kinds of database and of key custody.
 
     Nothing of the configured installation is opened. At the end everything is gone, the last epoch key too
-    unless it is to be kept for an attack to come.
+    unless the attack was kept in a file, to be made again.
     Raises StartRefused when the PostgreSQL role may not make databases.
     """
     with ExitStack() as undo:
@@ -92,8 +92,7 @@ def throw_away(settings: Settings, *, keeping_key: bool = False) -> Generator[Gr
                 changes[name] = None
         configured = make_url(settings.database_url).database if settings.database_url else None
         ground = Ground(settings.model_copy(update=changes), folder, configured)
-        if not keeping_key:
-            undo.callback(_end_keys, ground)
+        undo.callback(_end_keys, ground, keep)
         yield ground
 
 
@@ -133,9 +132,9 @@ def _administer(url: URL, statement: str) -> None:
         engine.dispose()
 
 
-def _end_keys(ground: Ground) -> None:
+def _end_keys(ground: Ground, kept: Path | None) -> None:
     """Destroy the key of the last epoch, which a provider elsewhere would keep for ever."""
-    if ground.settings.custody is CustodyKind.LOCAL_FILE:
+    if ground.settings.custody is CustodyKind.LOCAL_FILE or (kept is not None and kept.exists()):
         return
     try:
         loot = Loot.take(ground.settings.custody_database)

@@ -4,6 +4,7 @@ Files are read as they lie: what a database no longer shows, in free pages, logs
 """
 
 import gzip
+import os
 import re
 import secrets
 import stat
@@ -57,11 +58,15 @@ def scan(places: Iterable[Path], needles: Sequence[Needle]) -> Scanned:
     """
     done, eye = Scanned(), Eye(needles)
     for place in places:
+        if not os.path.lexists(place):
+            done.unread.append(place)
         for file in _files(place, done):
             try:
                 with file.open("rb") as opened:
                     done.seen += _looked_through(file, opened, eye, done)
                 done.files += 1
+            except FileNotFoundError:
+                continue  # whoever works there removed it meanwhile
             except OSError:
                 done.unread.append(file)
     return done
@@ -107,6 +112,8 @@ def _files(place: Path, done: Scanned) -> Iterator[Path]:
     try:
         mode = place.lstat().st_mode
         below = sorted(place.iterdir()) if stat.S_ISDIR(mode) else []
+    except FileNotFoundError:
+        return
     except OSError:
         done.unread.append(place)
         return
