@@ -1,11 +1,14 @@
 """Proof 7, RELIABILITY T-26: whatever is altered or moved is an error of that row alone. I-16."""
 
+import json
 import random
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,6 +37,7 @@ from tests.proofs.raw import Raw, Row
 SEALED = ("sealed_dek", "sealed_content", "sealed_recall")
 MASKS = (0x01, 0x80)
 TEXT = "a stone under the lamp"
+RESULT = Path(__file__).with_name("deep-result.json")
 
 
 @dataclass(slots=True)
@@ -157,6 +161,7 @@ def test_every_altered_byte_of_a_row_is_that_rows_error(shelf: Shelf, request: p
         shelf.raw.put(shelf.victim, **{column: row[column]})
     assert not exhaustive or len(altered) > sum(len(row[column]) for column in SEALED)
     shelf.is_whole()
+    note(request, alterations=len(altered))
 
 
 def test_every_altered_character_of_an_id_is_that_rows_error(shelf: Shelf) -> None:
@@ -348,6 +353,7 @@ def test_damage_in_many_rows_is_found_in_each(shelf: Shelf, request: pytest.Fixt
         shelf.raw.put(memory_id, **dict([chance.choice(possible)]))
         shelf.reads_nothing(memory_id)
     assert len(shelf.raw.ids()) == count + 3
+    note(request, rows=count)
 
 
 def test_damaged_rows_keep_no_other_from_its_vectors(shelf: Shelf) -> None:
@@ -377,6 +383,17 @@ def test_damaged_rows_keep_no_other_from_its_vectors(shelf: Shelf) -> None:
     assert shelf.raw.row(new)["embedded"]
     assert embedder.made == made + 1
     assert embedding_backlog(engine) == 0
+
+
+def note(request: pytest.FixtureRequest, **figures: int) -> None:
+    """Keep what the last deep run came to beside the test."""
+    if request.config.getoption("--deep"):
+        head = ["git", "-C", str(RESULT.parent), "rev-parse", "HEAD"]
+        commit = subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip()
+        known = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+        known |= {"test": "tests/proofs/test_proof_7_swaps.py", "commit": commit}
+        known[request.node.name] = {"passed": True} | figures
+        RESULT.write_text(json.dumps(known, indent=2) + "\n")
 
 
 class Hashing:
