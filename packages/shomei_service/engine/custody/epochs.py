@@ -162,7 +162,9 @@ class Epochs:
         provider = goal or self._heads.holders.current
         for _ in range(_ATTEMPTS):
             # E2: the name first, then the key, so that a crash leaves no key that nobody knows of.
-            named, self._next = self._next or self._name_next(provider), None
+            named, self._next = self._next, None
+            if named is None or not self._is_named(named):  # another process's recovery may have struck it
+                named = self._name_next(provider)
             failpoint("e2.pending")
             key = Named(provider.create(named.name), named.key_custody)
             failpoint("e2.created")
@@ -179,6 +181,10 @@ class Epochs:
             self._store.mirrors.bring_up()  # whoever wrote the newer head may not have come to it yet
         failpoint("p.readback")
         return replace(advanced, record=self._finish(advanced, now))
+
+    def _is_named(self, key: Named) -> bool:
+        with self._store.reading() as connection:
+            return records.has_pending(connection, key.name)
 
     def _commit(
         self, provider: Provider, key: Named, asked: Asked, now: int, *, rotate: bool
