@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -69,6 +70,7 @@ class _Trap:
 @dataclass(slots=True)
 class _Armed:
     traps: dict[str, _Trap]
+    hook: Callable[[str], None] | None = None
     hits: dict[str, int] = field(default_factory=dict[str, int])
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -76,8 +78,11 @@ class _Armed:
 _armed: _Armed | None = None
 
 
-def arm(spec: str) -> None:
-    """Arm `name:action[:nth]`, several with commas; an empty spec only counts. Raise ValueError on others."""
+def arm(spec: str, hook: Callable[[str], None] | None = None) -> None:
+    """Arm `name:action[:nth]`, several with commas; an empty spec only counts. Raise ValueError on others.
+
+    The hook is called at every failpoint with its name: a simulation decides there what happens next.
+    """
     global _armed  # noqa: PLW0603 - one process, one set of failpoints
     traps: dict[str, _Trap] = {}
     for part in filter(None, spec.split(",")):
@@ -86,7 +91,7 @@ def arm(spec: str) -> None:
         if name not in POINTS:
             raise ValueError("no failpoint has that name")
         traps[name] = _Trap(Action(action), int(nth or "1"))
-    _armed = _Armed(traps)
+    _armed = _Armed(traps, hook)
 
 
 def disarm() -> None:
@@ -108,12 +113,13 @@ def failpoint(name: str) -> None:
     with armed.lock:
         armed.hits[name] = armed.hits.get(name, 0) + 1
         trap = armed.traps.get(name)
-        if trap is None:
-            return
-        trap.passed += 1
-        if trap.passed != trap.nth:
-            return
-    _spring(trap.action)
+        if trap is not None:
+            trap.passed += 1
+            trap = trap if trap.passed == trap.nth else None
+    if armed.hook is not None:
+        armed.hook(name)
+    if trap is not None:
+        _spring(trap.action)
 
 
 def _spring(action: Action) -> None:
