@@ -181,6 +181,22 @@ def test_a_query_that_forgets_its_tenant_sees_no_other(home: Home) -> None:
         assert {row[0] for row in everyone.execute(everything)} == tenants
 
 
+def test_the_service_enters_by_its_own_door(two: tuple[House, House]) -> None:
+    """Every unit sees one tenant, whatever its queries say; what belongs to nobody sees everyone."""
+    one, _ = two
+    one.remember("a kettle", "alice")
+    stranger = one.stranger()
+    add(one.engine, stranger, NewMemory("a lamp", "bob"))
+    everything = "SELECT DISTINCT tenant_id FROM memories"
+    for tenant in (one.admin.tenant, stranger.tenant):
+        with one.engine.reading(tenant) as reading:
+            assert reading.connection.exec_driver_sql(everything).scalars().all() == [tenant]
+        with one.engine.unit(tenant) as unit:
+            assert unit.connection.exec_driver_sql(everything).scalars().all() == [tenant]
+    with one.engine.store.snapshot() as connection:
+        assert len(connection.exec_driver_sql(everything).scalars().all()) == 2
+
+
 def test_every_table_of_tenants_has_the_wall(home: Home) -> None:
     """A migration that makes such a table must put it up: store.walls.build."""
     walled = (
