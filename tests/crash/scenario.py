@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,7 @@ from shomei_service import bootstrap
 from shomei_service.engine import failpoints, rotation
 from shomei_service.engine.model import Authority, Basis, Caller, NewMemory, Release
 from shomei_service.engine.parts import Engine
+from shomei_service.engine.store.unit import Store
 from shomei_service.engine.verbs import access, hold
 from shomei_service.engine.verbs.add import add
 from shomei_service.engine.verbs.erase import erase
@@ -59,6 +61,10 @@ def run(order: Order) -> None:
     """Open the home and do the steps; what is said is written before the next step begins."""
     if order.trace:
         be_traced(order.trace)
+    if order.steps == [["migrate"]]:  # which opens nothing
+        with closing(Store.existing(f"sqlite:///{Path(order.home) / 'data' / 'shomei.db'}")) as store:
+            store.migrate()
+        return
     settings = Settings(
         home=Path(order.home),
         embedder="none",

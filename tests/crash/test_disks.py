@@ -28,6 +28,7 @@ from shomei_service.engine.verbs.erase import erase
 from shomei_service.engine.verbs.forget import forget
 from shomei_service.engine.verbs.search import search
 from tests import oracle
+from tests.crash.deep import is_deep, keep
 from tests.crash.runs import Server, Stored, after
 from tests.crash.strace import counted, failing, logging, needs_strace, spread
 from tests.crash.test_syscalls import steps
@@ -51,7 +52,7 @@ def test_a_failed_sync_is_never_taken_for_a_good_one(
     (folder / "whole").mkdir()
     run = server.run(small.copied(folder / "whole"), steps(small), trace=logging(folder / "log", call))
     calls = counted(folder / "log")[call]
-    points = spread(calls, None if request.config.getoption("--deep") else 8)
+    points = spread(calls, None if is_deep(request) else 8)
     ended = 0
     for nth in points:
         (folder / str(nth)).mkdir()
@@ -60,6 +61,7 @@ def test_a_failed_sync_is_never_taken_for_a_good_one(
         ended += run.code != 0
         with home.opened() as house:
             after(house, home, small, run, carried_out=None)
+    keep(request, f"failed {call}", {"calls": calls, "failures": len(list(points)), "ended": ended})
     assert ended >= len(list(points)) // 2, "most of them are met in the middle of a verb, which says so"
 
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.deep import is_deep, keep
 from tests.crash.power import CALLS, Disk
 from tests.crash.runs import KILLED, Run, Server, Stored, after
 from tests.crash.strace import needs_strace
 from tests.crash.test_syscalls import steps
 
 KEY_BYTES = 32
-IMAGES, DEEP_IMAGES = 60, 3000
+IMAGES, DEEP_IMAGES = 60, 1500
 
 
 def test_a_disk_keeps_what_was_synced_and_any_of_the_rest(tmp_path: Path) -> None:
@@ -58,7 +59,7 @@ def test_every_image_holds_what_was_told(
     whole = server.run(home, steps(small), trace=arguments)
     assert whole.code == 0, whole.errors
     count = sum(1 for _ in Disk.of(home.settings.home.parent).run(log))
-    images = DEEP_IMAGES if request.config.getoption("--deep") else IMAGES
+    images = DEEP_IMAGES if is_deep(request) else IMAGES
     chance = random.Random(9)
     cuts = sorted(chance.choices(range(1, count + 1), k=images))
     keys: dict[str, bytes] = {}
@@ -73,7 +74,7 @@ def test_every_image_holds_what_was_told(
             told = [json.loads(line) for line in disk.written(said).splitlines()]
             holds(small, folder, disk, seed, told, keys)
     assert not cuts
-    print(f"{count} calls, {images} images")
+    keep(request, "power cuts", {"calls": count, "images": images})
 
 
 def holds(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.deep import is_deep, keep
 from tests.crash.runs import KILLED, Server, Stored, after, named
 from tests.crash.scenario import Step
 from tests.crash.strace import WRITING, counted, killing, logging, needs_strace, spread
@@ -35,7 +36,7 @@ def test_die_at_the_nth_call(
     run = server.run(whole, steps(small), trace=logging(folder / "log", call))
     assert run.code == 0, run.errors
     calls = counted(folder / "log")[call]
-    at_most = None if request.config.getoption("--deep") else AT_MOST
+    at_most = None if is_deep(request) else AT_MOST
     points = list(spread(calls, at_most))
     for nth in points:
         (folder / str(nth)).mkdir()
@@ -44,4 +45,4 @@ def test_die_at_the_nth_call(
         assert run.code == KILLED, (call, nth, run.errors)
         with home.opened() as house:
             after(house, home, small, run, carried_out=None)
-    print(f"{call}: {calls} calls, died at {len(points)} of them")
+    keep(request, f"killed at {call}", {"calls": calls, "deaths": len(points)})

@@ -34,6 +34,17 @@ class Told:
     closures: list[Any] = field(default_factory=list[Any])
     end: Callable[[], None] = lambda: None
 
+    def figures(self) -> dict[str, int]:
+        """Return how much there was to look at."""
+        refused = sum(count for (_, status), count in self.statuses.items() if status != HTTPStatus.OK)
+        looks = sum(event.act is Act.LOOK for event in self.history.events)
+        return {
+            "answers": self.statuses.total() - refused,
+            "refusals": refused,
+            "looks": looks,
+            "erased": len(self.proofs),
+        }
+
 
 class Client:
     """One subject's own client: nobody else speaks of this subject, so it knows what must be there."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.deep import is_deep, keep
 from tests.crash.places import quick_folder
 from tests.engine.custody.postgres import Server, programs, server
 from tests.fakes import new_home
@@ -45,10 +46,10 @@ def folder() -> Iterator[Path]:
 @pytest.fixture
 def seconds(request: pytest.FixtureRequest) -> float:
     """How long clients are at work."""
-    return 120.0 if request.config.getoption("--deep") else 4.0
+    return 60.0 if is_deep(request) else 4.0
 
 
-def test_one_server_on_sqlite(folder: Path, seconds: float) -> None:
+def test_one_server_on_sqlite(folder: Path, seconds: float, request: pytest.FixtureRequest) -> None:
     """DEV-34: ordinary concurrency is no error, and no log grows without end."""
     home = new_home(folder)
     with working(home, folder, 1) as service:
@@ -58,9 +59,12 @@ def test_one_server_on_sqlite(folder: Path, seconds: float) -> None:
         wal = home.settings.data / "shomei.db-wal"
         assert wal.stat().st_size < 64 << 20
     holds_what_was_told(home, told)
+    keep(request, request.node.name, told.figures())
 
 
-def test_two_workers_on_postgres(postgres: Server, folder: Path, seconds: float) -> None:
+def test_two_workers_on_postgres(
+    postgres: Server, folder: Path, seconds: float, request: pytest.FixtureRequest
+) -> None:
     home = on_server(folder, postgres, "quietly")
     with working(home, folder, 2) as service:
         with AtWork(service.url, home.admin_token, clients=8, seed=2) as told:
@@ -68,9 +72,12 @@ def test_two_workers_on_postgres(postgres: Server, folder: Path, seconds: float)
         assert {status for _, status in told.statuses} == {200}
         quiet(home)
     holds_what_was_told(home, told)
+    keep(request, request.node.name, told.figures())
 
 
-def test_workers_that_die(postgres: Server, folder: Path, seconds: float) -> None:
+def test_workers_that_die(
+    postgres: Server, folder: Path, seconds: float, request: pytest.FixtureRequest
+) -> None:
     """T-20: one worker after the other is killed; the others go on, and take over what it had begun."""
     home, chance = on_server(folder, postgres, "dying"), random.Random(3)
     with working(home, folder, 2) as service:
@@ -84,9 +91,12 @@ def test_workers_that_die(postgres: Server, folder: Path, seconds: float) -> Non
         assert {status for _, status in told.statuses} <= {0, 200, 409, 503}
         quiet(home)
     holds_what_was_told(home, told)
+    keep(request, request.node.name, told.figures())
 
 
-def test_a_database_that_dies(postgres: Server, folder: Path, seconds: float) -> None:
+def test_a_database_that_dies(
+    postgres: Server, folder: Path, seconds: float, request: pytest.FixtureRequest
+) -> None:
     """T-10, DEV-36: an outage is a refusal that says when to come back; nothing told is lost."""
     home = on_server(folder, postgres, "outage")
     with working(home, folder, 2, SHOMEI_DATABASE_POOL="5") as service:
@@ -102,9 +112,10 @@ def test_a_database_that_dies(postgres: Server, folder: Path, seconds: float) ->
         assert told.slowest_refusal_s < 10
         quiet(home)
     holds_what_was_told(home, told)
+    keep(request, request.node.name, told.figures())
 
 
-def test_a_service_that_dies(folder: Path, seconds: float) -> None:
+def test_a_service_that_dies(folder: Path, seconds: float, request: pytest.FixtureRequest) -> None:
     """DEV-35: killed under load and started again it needs no help, and nothing is by halves."""
     home, chance = new_home(folder), random.Random(5)
     with working(home, folder, 1) as service:
@@ -120,3 +131,4 @@ def test_a_service_that_dies(folder: Path, seconds: float) -> None:
             told.end()
     assert {status for _, status in told.statuses} <= {0, 200, 409, 503}
     holds_what_was_told(home, told)
+    keep(request, request.node.name, told.figures())

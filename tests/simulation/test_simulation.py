@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.deep import is_deep, keep
 from tests.crash.places import quick_folder
 from tests.crash.runs import copied
 from tests.fakes import Home, new_home
 from tests.simulation.simulator import Simulation
 
-SEEDS, DEEP_SEEDS = 40, 3_000
+SEEDS, DEEP_SEEDS = 40, 1_000
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +32,14 @@ def simulated(empty: Home, folder: Path, seed: int) -> Simulation:
 
 
 def test_every_seed_holds(empty: Home, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    seeds = DEEP_SEEDS if request.config.getoption("--deep") else SEEDS
+    seeds = DEEP_SEEDS if is_deep(request) else SEEDS
     with quick_folder() as folder:
         runs = [simulated(empty, folder, seed) for seed in range(seeds)]
     steps = sum(len(run.trace) for run in runs)
     faults = sum("Unavailable" in one or "Pending" in one for run in runs for one in run.trace)
     deaths = sum(run.crashes - 1 for run in runs)
-    print(f"{seeds} seeds, {steps} steps, {faults} failed, {deaths} deaths")
+    figures = {"seeds": seeds, "steps": steps, "failures": faults, "deaths": deaths}
+    keep(request, "simulation", figures)
     assert faults > seeds / 4
     assert deaths > seeds / 4
 
