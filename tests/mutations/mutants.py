@@ -81,7 +81,7 @@ MUTANTS: Final = {
                 ("_MINE = memories.c.tenant_id == TENANT", "_MINE = TENANT == TENANT"),
             )
         },
-        ("tests/laws/test_verbs_machine.py",),
+        ("tests/laws/test_tenants.py",),
     ),
     "leave the wall open": Mutant(
         {_ENGINE + "store/walls.py": ((' {"tenant": tenant or _EVERYONE}', ' {"tenant": _EVERYONE}'),)},
@@ -128,5 +128,7 @@ def noticed_by(root: Path, mutant: Mutant) -> str:
         environment = {**os.environ, "PYTHONPATH": f"{copy / 'packages'}{os.pathsep}{copy}"}
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *mutant.tests]
         ran = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
+        if ran.returncode not in {0, 1}:
+            raise RuntimeError("the tests did not run: " + ran.stdout[-500:])
         red = _RED.search(ran.stdout)
         return red[1] if ran.returncode == 1 and red else ""
