@@ -149,6 +149,20 @@ def test_a_lease_is_one_holders_and_ends_by_itself(home: Home) -> None:
             assert leases.take(connection, "sweeping", "two", now=0)
 
 
+def test_leases_that_nobody_ended_are_swept_away(home: Home) -> None:
+    with home.opened() as house:
+        with house.engine.store.transaction() as connection:
+            assert leases.take(connection, "sweeping", "one", now=0)
+            leases.drop_old(connection, now=0)
+            assert "sweeping" in leases.of_others(connection, "two", now=0)
+            connection.exec_driver_sql("UPDATE leases SET until = 0 WHERE name = 'sweeping'")
+        house.engine.swept_at = 0
+        upkeep(house.engine)
+        with house.engine.store.snapshot() as connection:
+            left = connection.exec_driver_sql("SELECT name FROM leases").scalars().all()
+    assert "sweeping" not in left
+
+
 # The wall between tenants.
 
 

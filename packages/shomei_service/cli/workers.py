@@ -41,7 +41,7 @@ class Workers:
             signal.signal(name, self._stop)
         refused = self._begin()
         if refused is not None:
-            return refused
+            return 0 if self._stopping else max(refused, 1)
         while not self._stopping:
             while len(self._alive) < self._count and not self._stopping:
                 if self._begin() is not None:

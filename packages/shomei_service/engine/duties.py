@@ -117,6 +117,9 @@ class Duties:
 
     def _note(self, name: str, asked: float) -> None:
         with self._lock:
+            over = [one for one, at in self._renew_at.items() if at < asked - leases.LEASE_S]
+            for one in over:
+                del self._renew_at[one]
             self._renew_at[name] = asked + _RENEW_S
 
     def _give_up(self, name: str) -> None:

@@ -25,7 +25,7 @@ from .model import (
 from .parts import Engine
 from .recall.embedder import EmbedderFault, vectors_of
 from .shared_embedder import SharedEmbedder
-from .store import consents, holds, memories, obligations, recall, replays, tenants, tombstones
+from .store import consents, holds, leases, memories, obligations, recall, replays, tenants, tombstones
 from .store.backlogs import Backlogs
 from .store.backlogs import count as backlogs_of
 from .store.intents import Intent
@@ -158,11 +158,12 @@ def _still_live(unit: Unit, ids: Sequence[MemoryId]) -> list[RowFacts]:
 def drop_old_replays(engine: Engine) -> None:
     """Forget results of calls older than two days; within one they may be asked for again. §16."""
     now = engine.clock.now()
-    if now - engine.swept_at < _SWEEP_EVERY_S:
+    if 0 <= now - engine.swept_at < _SWEEP_EVERY_S:  # a clock that went back is not waited for
         return
     engine.swept_at = now
     with engine.store.transaction() as connection:
         replays.drop_before(connection, now - _REPLAYS_KEPT_S)
+        leases.drop_old(connection, now=now)
 
 
 def purge(engine: Engine) -> None:

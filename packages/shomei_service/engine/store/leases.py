@@ -11,6 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from .tables import leases
 
+_OLD_S: Final = 3_600
 LEASE_S: Final = 10  # with upkeep's second and its work, another takes over within 15 s: RELIABILITY T-20
 
 
@@ -29,6 +30,11 @@ def take(connection: Connection, name: str, holder: str, *, now: int) -> bool:
 def give_up(connection: Connection, name: str) -> None:
     """End a lease; whose it was does not matter, the work is done."""
     connection.execute(delete(leases).where(leases.c.name == name))
+
+
+def drop_old(connection: Connection, *, now: int) -> None:
+    """Drop leases that nobody ended: their holders died, or came too late to do anything."""
+    connection.execute(delete(leases).where(leases.c.until < _time(connection, now) - _OLD_S))
 
 
 def of_others(connection: Connection, holder: str, *, now: int) -> frozenset[str]:
