@@ -24,7 +24,6 @@ from .model import (
     Tombstone,
 )
 from .parts import Engine
-from .receipts.commitments import Commitments
 from .receipts.content_free import require_content_free
 from .store import (
     consents,
@@ -246,7 +245,7 @@ def _retire(
     ]
     attested = engine.attest(unit, drafts, actor=intent.actor)
     failpoint("e6.after_sign")
-    bury(unit, commitments, rows, attested, at=destroyed.at, cause=intent.cause)
+    bury(unit, rows, attested, at=destroyed.at, cause=intent.cause)
     aftermath.discharge(engine, unit, intent, rows, [one.obligation_id for one in owed.values()])
     tenants.advance_epoch(unit.connection, destroyed.epoch_after)
     return [Erased(row.memory_id, receipt) for row, receipt in zip(rows, attested, strict=True)]
@@ -254,7 +253,6 @@ def _retire(
 
 def bury(
     unit: Unit,
-    commitments: Commitments,
     rows: Sequence[RowFacts],
     attested: Sequence[Attested],
     *,
@@ -272,7 +270,7 @@ def bury(
         unit,
         [
             Tombstone(
-                tombstone_id=commitments.tombstone_id(row.memory_id),
+                tombstone_id=str(receipt.body["tombstone_id"]),
                 memory_id=row.memory_id,
                 subject=row.subject,
                 erased_at=at,

@@ -159,17 +159,20 @@ class Engine:
             "commit_key_id": tenant.commit_key_id,
         }
         signer = self.signing.of(unit, tenant) if drafts else None
+        known = GENERIC | tenant.policies.semantic_types
         rows: list[ReceiptRow] = []
+        bodies: list[JsonObject] = []
         for offset, draft in enumerate(drafts):
             seq = tenant.next_seq + offset
-            log: JsonObject = {"origin": tenant.log_origin, "seq": seq, "issued_at": tenant.last_applied_at}
+            log: JsonObject = {"issued_at": tenant.last_applied_at, "origin": tenant.log_origin, "seq": seq}
             body: JsonObject = {"schema": draft.schema.value, **header, "log": log, **draft.fields}
-            require_content_free(body, GENERIC | tenant.policies.semantic_types)
+            require_content_free(body, known)
+            # In the order of the stored text: whoever asks again is shown the same, byte for byte.
+            bodies.append(dict(sorted(body.items())))
             rows.append(signed(signer, body, draft, tenant.log_origin, seq))
         if rows:
             receipts.put(unit, rows)
-        # Read from the stored text: whoever asks again is shown the same, byte for byte.
-        return [receipts.attested(row) for row in rows]
+        return [receipts.stated(row, body) for row, body in zip(rows, bodies, strict=True)]
 
     @property
     def signer(self) -> ReceiptSigner | None:

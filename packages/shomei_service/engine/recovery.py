@@ -186,7 +186,7 @@ def _reerase(
             for row in rows
         ]
         attested = engine.attest(unit, drafts, actor=SYSTEM_ACTOR)
-        disposal.bury(unit, commitments, rows, attested, at=entry.at, cause=cause)
+        disposal.bury(unit, rows, attested, at=entry.at, cause=cause)
         ids = [row.memory_id for row in rows]
         is_update = cause is Cause.SUPERSEDED_UPDATE
         aftermath.suppress_derived(

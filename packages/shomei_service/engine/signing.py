@@ -3,7 +3,7 @@
 import hashlib
 from typing import Final
 
-from shomei_memory_verify.canonical import canonical_bytes
+from shomei_memory_verify.canonical import plain_bytes
 
 from .errors import SigningFault, StartRefused
 from .model import JsonObject, Tenant
@@ -79,7 +79,7 @@ class Signing:
 
 def signed(signer: ReceiptSigner | None, body: JsonObject, draft: Draft, origin: str, seq: int) -> ReceiptRow:
     """Return a receipt as it is stored: its canonical text, and the signature where there is a signer."""
-    text = canonical_bytes(body)
+    text = plain_bytes(body)  # content-free: known names, integers in range, nothing else that has two forms
     return ReceiptRow(
         origin=origin,
         seq=seq,

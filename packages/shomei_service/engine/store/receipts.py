@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from sqlalchemy import insert, select
 
@@ -29,6 +30,8 @@ class ReceiptRow:
 
 
 _COLUMNS = [column for column in receipts.c if column.name != "tenant_id"]
+_NAMES = [column.name for column in _COLUMNS]
+_values = attrgetter(*_NAMES)
 _OF_HASHES = select(*_COLUMNS).where(receipts.c.tenant_id == TENANT, one_of(receipts.c.receipt_hash))
 
 
@@ -36,10 +39,7 @@ def put(unit: Unit, rows: Sequence[ReceiptRow]) -> None:
     """Append receipts to the tenant's log."""
     unit.connection.execute(
         insert(receipts),
-        [
-            {column.name: getattr(row, column.name) for column in _COLUMNS} | {"tenant_id": unit.tenant}
-            for row in rows
-        ],
+        [dict(zip(_NAMES, _values(row), strict=True), tenant_id=unit.tenant) for row in rows],
     )
 
 
@@ -95,7 +95,11 @@ def about(
 
 def attested(row: ReceiptRow) -> Attested:
     """Return a stored receipt as the statement it is, with its envelope where it was signed."""
-    body: JsonObject = json.loads(row.body)
+    return stated(row, json.loads(row.body))
+
+
+def stated(row: ReceiptRow, body: JsonObject) -> Attested:
+    """Return a receipt whose body is at hand as the statement it is."""
     if row.signature_hex is None:
         return Attested(body, row.receipt_hash, None)
     envelope: JsonObject = {

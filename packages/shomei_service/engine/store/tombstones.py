@@ -1,6 +1,7 @@
 """Tombstones: the content-free rows left after disposal, and the closed set of a subject."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from sqlalchemy import RowMapping, func, insert, select, update
 
@@ -11,6 +12,8 @@ from .tables import memory_subjects, tombstones
 from .unit import Store, Unit
 
 _COLUMNS = [column for column in tombstones.c if column.name != "tenant_id"]
+_NAMES = [column.name for column in _COLUMNS]
+_values = attrgetter(*_NAMES)
 _OF_MEMORY = select(*_COLUMNS).where(tombstones.c.tenant_id == TENANT, tombstones.c.memory_id == WANTED)
 
 _THESE = tombstones.c.tenant_id == TENANT, tombstones.c.memory_id.in_(ANY)
@@ -36,10 +39,7 @@ def put(unit: Unit, stones: Sequence[Tombstone]) -> None:
     """Store new tombstones."""
     unit.connection.execute(
         insert(tombstones),
-        [
-            {column.name: getattr(stone, column.name) for column in _COLUMNS} | {"tenant_id": unit.tenant}
-            for stone in stones
-        ],
+        [dict(zip(_NAMES, _values(stone), strict=True), tenant_id=unit.tenant) for stone in stones],
     )
 
 
