@@ -69,20 +69,28 @@ def postgres() -> Iterator[PostgreSQL]:
         yield running
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgres"])
-def either_small(request: pytest.FixtureRequest, place: Path) -> Stored:
+@pytest.fixture(scope="session")
+def small_postgres(place: Path, postgres: PostgreSQL) -> Stored:
+    """What `small` is, on a server."""
+    return stored(below(place, "small_postgres"), SMALL, postgres)
+
+
+@pytest.fixture(scope="session")
+def governed_postgres(place: Path, postgres: PostgreSQL) -> Stored:
+    """What `governed` is, on a server."""
+    return stored(below(place, "governed_postgres"), GOVERNED, postgres)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def either_small(request: pytest.FixtureRequest) -> Stored:
     """What `small` is, on each database."""
-    if request.param == "sqlite":
-        return request.getfixturevalue("small")
-    return stored(below(place, "small_postgres"), SMALL, request.getfixturevalue("postgres"))
+    return request.getfixturevalue("small" if request.param == "sqlite" else "small_postgres")
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgres"])
-def either_governed(request: pytest.FixtureRequest, place: Path) -> Stored:
+@pytest.fixture(params=["sqlite", "postgres"])
+def either_governed(request: pytest.FixtureRequest) -> Stored:
     """What `governed` is, on each database."""
-    if request.param == "sqlite":
-        return request.getfixturevalue("governed")
-    return stored(below(place, "governed_postgres"), GOVERNED, request.getfixturevalue("postgres"))
+    return request.getfixturevalue("governed" if request.param == "sqlite" else "governed_postgres")
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from tests.crash.places import quick_folder
 from tests.crash.runs import KILLED, Server, Stored, copied, named
 from tests.fakes import Home
 
-ROUNDS, DEEP_ROUNDS = 40, 500
+ROUNDS, DEEP_ROUNDS = 25, 500
 FILES = ("data/shomei.db", "custody/custody.db")
 
 

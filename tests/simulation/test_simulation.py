@@ -12,7 +12,7 @@ from tests.crash.runs import copied
 from tests.fakes import Home, new_home
 from tests.simulation.simulator import Simulation
 
-SEEDS, DEEP_SEEDS = 40, 1_000
+SEEDS, DEEP_SEEDS = 25, 1_000
 
 
 @pytest.fixture(scope="module")
