@@ -30,7 +30,12 @@ VERBS = {
     "status": {"verify"},
     "update": {"update"},
 }
-ABOUT_NO_MEMORY = {"access", "records", "recompute"}  # keys and tenants; the log and tombstones as they are
+ABOUT_NO_MEMORY = {
+    "access",
+    "signer",
+    "records",
+    "recompute",
+}  # keys and tenants; the log and tombstones as they are
 
 
 @pytest.fixture(scope="module")
