@@ -43,11 +43,13 @@ def working(
 def children(service: Service) -> list[int]:
     """Return the process ids of the workers."""
     listed = Path(f"/proc/{service.process.pid}/task/{service.process.pid}/children").read_text()
-    return [int(pid) for pid in listed.split()]
+    # One that has just ended may be listed as 0, and a signal to 0 goes to everybody here.
+    return [pid for pid in map(int, listed.split()) if pid > 1]
 
 
 def kill(pid: int) -> None:
     """Kill a process, unless it is gone."""
+    assert pid > 1
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
