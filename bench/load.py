@@ -168,7 +168,7 @@ def on_postgres(folder: Path) -> list[Row]:
         home = new_home(
             folder,
             database_url=server.database("shomei_load"),
-            custody_database_url=server.database("shomei_load_custody"),
+            custody_database=server.database("shomei_load_custody"),
         )
         with serving(home, folder, settings={"SHOMEI_WORKERS": "2"} | _urls(home)) as service:
             asyncio.run(adding(service, home.data_token, 4, 10))
@@ -183,7 +183,7 @@ def _urls(home: Home) -> dict[str, str]:
     settings = home.settings
     return {
         "SHOMEI_DATABASE_URL": str(settings.database_url),
-        "SHOMEI_CUSTODY_DATABASE_URL": str(settings.custody_database_url),
+        "SHOMEI_CUSTODY_DATABASE": str(settings.custody_database),
     }
 
 
