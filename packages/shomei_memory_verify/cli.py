@@ -24,7 +24,15 @@ _UNPINNED_NOTE = (
     "note: valid, but it proves no authorship: anyone can sign with a key of their own. Give --pin with the "
     "signer's public key, obtained by another way."
 )
+_WIDTH = 98
 _EPILOG = "exit status: 0 authenticated, 1 refused, 2 usage, 3 valid but no pin was given"
+
+
+class _OfOneWidth(argparse.HelpFormatter):
+    """Asking for the terminal's width would load compressors at each start, also of a verdict."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_WIDTH)
 
 
 class _Arguments(argparse.Namespace):
@@ -114,6 +122,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="shomei-memory-verify",
         description="Verify signed receipts of governed memory, offline.",
         epilog=_EPILOG,
+        formatter_class=_OfOneWidth,
     )
     parser.add_argument(
         "receipts",
