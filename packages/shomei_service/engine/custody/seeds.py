@@ -13,6 +13,7 @@ from typing import Final
 from sqlalchemy import bindparam, func, select
 
 from ..errors import CustodyUnavailable
+from .faults import KeyGone
 from .heads import Heads
 from .holders import code_of
 from .ledger import Book, Choice
@@ -55,7 +56,7 @@ class CustodySeeds:
     def drop(self, seed: bytes) -> None:
         """Destroy a seed with the key that wraps it; one that is not there is no error."""
         for kept in self._kept():
-            if self._opened(kept) == seed:
+            if self._is(kept, seed):
                 with self._heads.writing() as book:
                     if not _is_kept(book, kept):
                         return  # another process was first
@@ -89,6 +90,14 @@ class CustodySeeds:
                 _Kept(Named(Handle(row.key_name), KeyCustody(row.key_custody)), row.number, row.wrapped_seed)
                 for row in rows
             ]
+
+    def _is(self, kept: _Kept, seed: bytes) -> bool:
+        try:
+            return self._opened(kept) == seed
+        except KeyGone:
+            if kept in self._kept():
+                raise
+            return False  # another process dropped it meanwhile
 
     def _opened(self, kept: _Kept) -> bytes:
         provider = self._heads.holders.get(kept.key.key_custody)
