@@ -13,7 +13,7 @@ from shomei_service.engine.verbs.erase import erase
 from shomei_service.engine.verbs.forget import forget
 from tests import oracle
 from tests.crash.places import quick_folder
-from tests.engine.custody.postgres import Server, programs, server
+from tests.engine.custody.postgres import Server, running
 from tests.fakes import Home, new_home
 from tests.service import environment
 
@@ -98,10 +98,7 @@ def test_a_mirror(folder: Path) -> None:
 
 @pytest.fixture
 def clusters() -> Iterator[tuple[Server, Server]]:
-    binaries = programs()
-    if binaries is None:
-        pytest.skip("must: there is no PostgreSQL on this machine")
-    with server(binaries) as main, server(binaries) as other:
+    with running() as main, running() as other:
         yield main, other
 
 

@@ -18,7 +18,7 @@ from shomei_service.engine.verbs.erase import erase
 from shomei_service.settings import CustodyKind, Settings
 from tests import oracle
 from tests.cli.test_commands import _answer, _run
-from tests.engine.custody.postgres import programs, server
+from tests.engine.custody.postgres import running
 from tests.fakes import Home, new_home
 from tests.providers import KINDS, Machines
 
@@ -171,10 +171,5 @@ def test_custody_is_not_moved_under_a_running_server(folder_on_postgres: Home) -
 
 @pytest.fixture
 def folder_on_postgres(tmp_path: Path) -> Iterator[Home]:
-    binaries = programs()
-    if binaries is None:
-        pytest.skip("must: there is no PostgreSQL on this machine")
-    with server(binaries) as running:
-        yield new_home(
-            tmp_path, database_url=running.database("main"), custody_url=running.database("custody")
-        )
+    with running() as server:
+        yield new_home(tmp_path, database_url=server.database("main"), custody_url=server.database("custody"))

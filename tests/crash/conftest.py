@@ -9,8 +9,7 @@ from shomei_service.engine.model import NewMemory
 from tests.crash.places import quick_folder
 from tests.crash.runs import Server, Stored, stored
 from tests.engine.custody.postgres import Server as PostgreSQL
-from tests.engine.custody.postgres import programs
-from tests.engine.custody.postgres import server as run_server
+from tests.engine.custody.postgres import running
 
 BULK = 1200  # rows of one subject: three completing transactions
 SMALL = [
@@ -62,11 +61,8 @@ def governed(place: Path) -> Stored:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgreSQL]:
     """A PostgreSQL server of our own."""
-    binaries = programs()
-    if binaries is None:
-        pytest.skip("must: there is no PostgreSQL on this machine")
-    with run_server(binaries) as running:
-        yield running
+    with running() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

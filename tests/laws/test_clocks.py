@@ -16,7 +16,7 @@ from shomei_service.engine.verbs.erase import erase
 from shomei_service.engine.verbs.search import search
 from tests import oracle
 from tests.crash.places import quick_folder
-from tests.engine.custody.postgres import programs, server
+from tests.engine.custody.postgres import running
 from tests.fakes import FixedClock, Home, House
 from tests.laws.workers import on_server
 
@@ -69,11 +69,8 @@ def found(house: House) -> set[str]:
 @pytest.fixture
 def two() -> Iterator[tuple[Home, House, House]]:
     """Two workers on one PostgreSQL database."""
-    binaries = programs()
-    if binaries is None:
-        pytest.skip("must: there is no PostgreSQL on this machine")
-    with quick_folder() as folder, server(binaries) as running:
-        home = on_server(Path(folder), running, "clocks")
+    with quick_folder() as folder, running() as server:
+        home = on_server(Path(folder), server, "clocks")
         with home.opened() as one, home.opened() as other:
             yield home, one, other
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.crash.deep import is_deep, keep
 from tests.crash.places import quick_folder
-from tests.engine.custody.postgres import Server, programs, server
+from tests.engine.custody.postgres import Server, running
 from tests.fakes import new_home
 from tests.laws.clients import AtWork
 from tests.laws.workers import (
@@ -30,11 +30,8 @@ from tests.laws.workers import (
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Server]:
     """A PostgreSQL server that may be killed."""
-    binaries = programs()
-    if binaries is None:
-        pytest.skip("must: there is no PostgreSQL on this machine")
-    with server(binaries) as running:
-        yield running
+    with running() as server:
+        yield server
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.places import quick_folder
-from tests.engine.custody.postgres import Server, programs, server
+from tests.engine.custody.postgres import Server, running
 from tests.fakes import Home, new_home
 
 _numbers = count(1)
@@ -16,11 +16,8 @@ _numbers = count(1)
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Server]:
     """A PostgreSQL server of this session's own."""
-    binaries = programs()
-    if binaries is None:
-        pytest.skip("must: there is no PostgreSQL on this machine")
-    with server(binaries) as running:
-        yield running
+    with running() as server:
+        yield server
 
 
 @pytest.fixture

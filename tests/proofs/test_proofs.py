@@ -32,7 +32,7 @@ from shomei_service.proof.ordinary import Ordinary
 from shomei_service.proof.residue import scan
 from shomei_service.proof.spellings import Needle
 from tests.crash.places import quick_folder
-from tests.engine.custody.postgres import Server, programs, server
+from tests.engine.custody.postgres import Server, programs, running
 from tests.fakes import FixedClock, House
 from tests.proofs.stage import Stage, elsewhere, opened
 from tests.residue.markers import ASKED, KIND, METADATA, SUBJECT, TEXT, WORDS
@@ -41,11 +41,8 @@ from tests.residue.markers import ASKED, KIND, METADATA, SUBJECT, TEXT, WORDS
 @pytest.fixture(scope="module")
 def lonely() -> Iterator[Server]:
     """A server with nothing on it but what one test puts there: all of it is looked through."""
-    binaries = programs()
-    if binaries is None:
-        pytest.skip("must: there is no PostgreSQL on this machine")
-    with server(binaries) as running:
-        yield running
+    with running() as server:
+        yield server
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -21,7 +21,7 @@ from shomei_service.engine.verbs.status import status
 from shomei_service.proof.residue import scan
 from shomei_service.proof.spellings import Needle
 from tests.crash.places import quick_folder
-from tests.engine.custody.postgres import Server, programs, server
+from tests.engine.custody.postgres import Server, running
 from tests.fakes import House, new_home
 from tests.service import serving
 
@@ -119,11 +119,8 @@ def test_without_secure_delete_a_deleted_row_stays_in_its_page(tmp_path: Path) -
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Server]:
     """A server whose directory is looked through."""
-    binaries = programs()
-    if binaries is None:
-        pytest.skip("must: there is no PostgreSQL on this machine")
-    with server(binaries) as running:
-        yield running
+    with running() as server:
+        yield server
 
 
 def sealed_of(cluster: Server, name: str, memory_id: str) -> bytes:

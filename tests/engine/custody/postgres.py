@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 _ADMIN = "shomei"
 _SERVICE = "service"  # owns its databases and is nobody's superuser, so the walls between tenants stand
 
@@ -34,6 +36,16 @@ def server(binaries: Path) -> Iterator["Server"]:
     finally:
         running.stop()
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def running() -> Iterator["Server"]:
+    """Yield a running server as `server` does; where there is no PostgreSQL, whoever needs one is skipped."""
+    binaries = programs()
+    if binaries is None:
+        pytest.skip("must: there is no PostgreSQL on this machine")
+    with server(binaries) as started:
+        yield started
 
 
 class Server:

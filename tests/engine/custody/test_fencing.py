@@ -10,19 +10,10 @@ from shomei_service.engine.custody import Custody, Punctured, address
 from shomei_service.engine.custody.providers.local_file import LocalFile
 from shomei_service.engine.custody.providers.protocol import Provider
 from tests.engine.custody.home import INSTALLATION, Meddling, leaves, punctures
-from tests.engine.custody.postgres import Server, programs, server
+from tests.engine.custody.postgres import Server
 
 ROWS = range(256, 330)
 _numbers = count(1)
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Server]:
-    binaries = programs()
-    if binaries is None:
-        pytest.skip("must: there is no PostgreSQL on this machine")
-    with server(binaries) as running:
-        yield running
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from shomei_service.engine.custody.providers.protocol import Description, KeyCus
 from shomei_service.engine.errors import CustodyUnavailable
 from shomei_service.engine.failpoints import CUSTODY_POINTS
 from tests.engine.custody.home import INSTALLATION, Attacker, Home, leaves, punctures
-from tests.engine.custody.postgres import Server, programs, server
+from tests.engine.custody.postgres import Server
 
 ROWS = range(256, 330)
 COMMITTED = {"e3.after", "p.readback", "e4.before", "e4.after", "e5.after"}
@@ -62,15 +61,6 @@ class Places:
 
     def keys(self) -> tuple[int, int]:
         return len(list(self.home.keys_dir.iterdir())), len(list(self.token_dir.iterdir()))
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Server]:
-    binaries = programs()
-    if binaries is None:
-        pytest.skip("must: there is no PostgreSQL on this machine")
-    with server(binaries) as running:
-        yield running
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

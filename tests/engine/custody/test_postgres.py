@@ -12,20 +12,10 @@ from shomei_service.engine.custody.providers.local_file import LocalFile
 from shomei_service.engine.errors import CustodyUnavailable
 from shomei_service.engine.failpoints import CUSTODY_POINTS
 from tests.engine.custody.home import INSTALLATION, leaves, punctures
-from tests.engine.custody.postgres import Server, programs, server
+from tests.engine.custody.postgres import Server
 from tests.engine.custody.test_together import at_once
 
 _numbers = count(1)
-_BINARIES = programs()
-if _BINARIES is None:
-    pytest.skip("must: there is no PostgreSQL on this machine", allow_module_level=True)
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Server]:
-    assert _BINARIES is not None
-    with server(_BINARIES) as running:
-        yield running
 
 
 @pytest.fixture

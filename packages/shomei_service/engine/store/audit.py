@@ -16,7 +16,7 @@ from shomei_memory_verify.canonical import canonical_bytes
 from ..errors import StorageUnavailable
 from ..model import SYSTEM_ACTOR, JsonObject, MemoryId, Pseudonym
 from . import tenants
-from .bound import ANY, TENANT, among
+from .bound import TENANT, any_of, one_of
 from .governance_tables import audit, audit_subjects
 from .records import record
 from .tables import memory_subjects
@@ -25,11 +25,11 @@ from .unit import Unit
 _START: Final = "sha256:" + "0" * 64
 _IDS: Final = 100  # of one event; the count says how many there were
 _ABOUT: Final = select(memory_subjects.c.memory_id, memory_subjects.c.subject).where(
-    memory_subjects.c.tenant_id == TENANT, memory_subjects.c.memory_id.in_(ANY)
+    memory_subjects.c.tenant_id == TENANT, one_of(memory_subjects.c.memory_id)
 )
 _SUBJECTS: Final = (
     select(audit_subjects.c.seq, audit_subjects.c.subject)
-    .where(audit_subjects.c.tenant_id == TENANT, audit_subjects.c.seq.in_(ANY))
+    .where(audit_subjects.c.tenant_id == TENANT, one_of(audit_subjects.c.seq))
     .order_by(audit_subjects.c.seq, audit_subjects.c.subject)
 )
 
@@ -138,9 +138,8 @@ def _counted(unit: Unit, accesses: Sequence[Access]) -> Iterator[Mapping[Pseudon
     """Yield for each access whom it is about, and with how many of its memories."""
     ids = sorted({one for access in accesses for one in access.memory_ids})
     about: dict[MemoryId, list[Pseudonym]] = {}
-    for chunk in among(unit, ids):
-        for memory_id, subject in unit.connection.execute(_ABOUT, chunk):
-            about.setdefault(memory_id, []).append(subject)
+    for memory_id, subject in unit.connection.execute(_ABOUT, any_of(unit, ids)):
+        about.setdefault(memory_id, []).append(subject)
     for access in accesses:
         counts = Counter(dict.fromkeys(access.subjects, 0))
         for memory_id in access.memory_ids:
@@ -162,15 +161,12 @@ def page(unit: Unit, after_seq: int, limit: int, *, subject: Pseudonym | None = 
 
 def count_for(unit: Unit, subject: Pseudonym, seqs: Sequence[int]) -> dict[int, int]:
     """Return, for each of these events, how many memories about the subject it is about."""
-    found: dict[int, int] = {}
-    for chunk in among(unit, seqs):
-        query = select(audit_subjects.c.seq, audit_subjects.c.count).where(
-            audit_subjects.c.tenant_id == TENANT,
-            audit_subjects.c.subject == subject,
-            audit_subjects.c.seq.in_(ANY),
-        )
-        found |= {row[0]: row[1] for row in unit.connection.execute(query, chunk)}
-    return found
+    query = select(audit_subjects.c.seq, audit_subjects.c.count).where(
+        audit_subjects.c.tenant_id == TENANT,
+        audit_subjects.c.subject == subject,
+        one_of(audit_subjects.c.seq),
+    )
+    return {row[0]: row[1] for row in unit.connection.execute(query, any_of(unit, seqs))}
 
 
 def is_chained(events: Sequence[AuditEvent]) -> bool:
@@ -180,9 +176,9 @@ def is_chained(events: Sequence[AuditEvent]) -> bool:
 
 def _events(unit: Unit, rows: Sequence[RowMapping]) -> list[AuditEvent]:
     subjects: dict[int, list[Pseudonym]] = {}
-    for chunk in among(unit, [row["seq"] for row in rows]):
-        for seq, subject in unit.connection.execute(_SUBJECTS, chunk):
-            subjects.setdefault(seq, []).append(subject)
+    seqs: list[int] = [row["seq"] for row in rows]
+    for seq, subject in unit.connection.execute(_SUBJECTS, any_of(unit, seqs)):
+        subjects.setdefault(seq, []).append(subject)
     return [
         AuditEvent(
             row["seq"],

@@ -1,10 +1,21 @@
 """Statements are built once, with these parameters: building one costs several times what running it does."""
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 
-from sqlalchemy import ARRAY, BindParameter, Boolean, ColumnElement, Dialect, String, Text, bindparam
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    BindParameter,
+    Boolean,
+    ColumnElement,
+    Dialect,
+    Integer,
+    String,
+    Text,
+    bindparam,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -14,30 +25,31 @@ from .unit import Unit
 
 TENANT: Final[BindParameter[str]] = bindparam("tenant")
 WANTED: Final[BindParameter[str]] = bindparam("wanted")
-ANY: Final[BindParameter[str]] = bindparam("any", expanding=True)
-_Item = TypeVar("_Item")
-_AT_ONCE: Final = 500  # bound parameters in one statement; SQLite's old default allows 999
 
 
-class _Several(TypeDecorator[Sequence[str]]):
-    """Any number of strings as one parameter: an array where there are arrays, JSON in SQLite."""
+class _Several(TypeDecorator[Sequence[Any]]):
+    """Any number of strings, or of integers, as one parameter: an array, or JSON in SQLite."""
 
     impl = Text
     cache_ok = True
 
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(Text() if dialect.name == "sqlite" else ARRAY(String))
+    def __init__(self, *, integers: bool) -> None:
+        super().__init__()
+        self.integers = integers
 
-    def process_bind_param(self, value: Sequence[str] | None, dialect: Dialect) -> str | list[str]:
-        several = [str(one) for one in value or ()]
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        if dialect.name == "sqlite":
+            return dialect.type_descriptor(Text())
+        # Not the column's own length: a cast to it would cut a longer string down to one that is there.
+        return dialect.type_descriptor(ARRAY(BigInteger if self.integers else String))
+
+    def process_bind_param(self, value: Sequence[Any] | None, dialect: Dialect) -> str | list[Any]:
+        several = list(value or ())
         return json.dumps(several) if dialect.name == "sqlite" else several
 
 
-_SEVERAL: Final[BindParameter[Sequence[str]]] = bindparam("several", type_=_Several())
-
-
 class _OneOf(FunctionElement[bool]):
-    """Whether a column is one of the strings in the parameter `several`."""
+    """Whether a column is one of those in the parameter `several`."""
 
     inherit_cache = True
     type = Boolean()
@@ -57,8 +69,10 @@ def _in_array(element: _OneOf, compiler: SQLCompiler, **_: object) -> str:
 
 
 def one_of(column: ColumnElement[Any]) -> ColumnElement[bool]:
-    """Return the condition that a column is one of the strings given by `any_of`, however many there are."""
-    return _OneOf(column, _SEVERAL)
+    """Return the condition that a column is one of those given as `several`, however many there are."""
+    integers = isinstance(column.type, Integer)
+    several: BindParameter[Sequence[Any]] = bindparam("several", type_=_Several(integers=integers))
+    return _OneOf(column, several)
 
 
 def within(unit: Unit, wanted: object) -> dict[str, object]:
@@ -66,12 +80,6 @@ def within(unit: Unit, wanted: object) -> dict[str, object]:
     return {"tenant": unit.tenant, "wanted": wanted}
 
 
-def any_of(unit: Unit, several: Sequence[str]) -> dict[str, object]:
+def any_of(unit: Unit, several: Sequence[str] | Sequence[int]) -> dict[str, object]:
     """Return the parameters of a statement about any of several things of the unit's tenant."""
     return {"tenant": unit.tenant, "several": several}
-
-
-def among(unit: Unit, items: Sequence[_Item]) -> Iterable[dict[str, object]]:
-    """Yield the parameters of a statement about any of the items, as often as it has to be run."""
-    for start in range(0, len(items), _AT_ONCE):
-        yield {"tenant": unit.tenant, "any": items[start : start + _AT_ONCE]}

@@ -16,7 +16,7 @@ from ..model import (
     Pseudonym,
     SourceKind,
 )
-from .bound import ANY, TENANT, among
+from .bound import TENANT, any_of, one_of
 from .governance_tables import artifacts, edges, grounds, imports, requests
 from .lineage import Artifact
 from .records import record
@@ -109,12 +109,10 @@ def ids_by_life(unit: Unit, subject: Pseudonym) -> dict[Life, list[MemoryId]]:
 def facts(unit: Unit, ids: Sequence[MemoryId]) -> Facts:
     """Return what is known of these memories beside their rows."""
     derived = (edges.c.kind == EdgeKind.DERIVED_FROM,)
-    known: dict[str, tuple[str, int | None]] = {}
-    for chunk in among(unit, ids):
-        query = select(imports.c.memory_id, imports.c.format, imports.c.created_at).where(
-            imports.c.tenant_id == TENANT, imports.c.memory_id.in_(ANY)
-        )
-        known |= {row[0]: (row[1], row[2]) for row in unit.connection.execute(query, chunk)}
+    query = select(imports.c.memory_id, imports.c.format, imports.c.created_at).where(
+        imports.c.tenant_id == TENANT, one_of(imports.c.memory_id)
+    )
+    known = {row[0]: (row[1], row[2]) for row in unit.connection.execute(query, any_of(unit, ids))}
     return Facts(
         purposes=_grouped(unit, ids, memory_purposes.c.memory_id, memory_purposes.c.purpose),
         grounds=_grouped(unit, ids, grounds.c.memory_id, grounds.c.code),
@@ -126,13 +124,11 @@ def facts(unit: Unit, ids: Sequence[MemoryId]) -> Facts:
 
 def artifacts_among(unit: Unit, ids: Sequence[str]) -> list[Artifact]:
     """Return those of the ids that are artifacts, in the order of their ids."""
-    found: list[Artifact] = []
-    for chunk in among(unit, sorted(ids)):
-        query = select(artifacts).where(artifacts.c.tenant_id == TENANT, artifacts.c.artifact_id.in_(ANY))
-        found += [
-            record(Artifact, row, kind=ArtifactKind(row["kind"]))
-            for row in unit.connection.execute(query, chunk).mappings()
-        ]
+    query = select(artifacts).where(artifacts.c.tenant_id == TENANT, one_of(artifacts.c.artifact_id))
+    found = [
+        record(Artifact, row, kind=ArtifactKind(row["kind"]))
+        for row in unit.connection.execute(query, any_of(unit, ids)).mappings()
+    ]
     return sorted(found, key=lambda one: one.artifact_id)
 
 
@@ -155,8 +151,7 @@ def _grouped(
 ) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     table = key.table
-    for chunk in among(unit, ids):
-        query = select(key, value).where(table.c.tenant_id == TENANT, key.in_(ANY), *conditions)
-        for memory_id, told in unit.connection.execute(query.order_by(key, value), chunk):
-            found.setdefault(memory_id, []).append(told)
+    query = select(key, value).where(table.c.tenant_id == TENANT, one_of(key), *conditions)
+    for memory_id, told in unit.connection.execute(query.order_by(key, value), any_of(unit, ids)):
+        found.setdefault(memory_id, []).append(told)
     return found

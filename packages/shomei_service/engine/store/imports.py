@@ -6,15 +6,15 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import delete, insert, select
 
 from ..model import MemoryId
-from .bound import ANY, TENANT, among
+from .bound import TENANT, any_of, one_of
 from .governance_tables import imports
 from .unit import Unit
 
 _FIND = select(imports.c.line_key, imports.c.memory_id).where(
-    imports.c.tenant_id == TENANT, imports.c.line_key.in_(ANY)
+    imports.c.tenant_id == TENANT, one_of(imports.c.line_key)
 )
 _FORGET = delete(imports).where(
-    imports.c.tenant_id == TENANT, imports.c.has_id.is_(False), imports.c.memory_id.in_(ANY)
+    imports.c.tenant_id == TENANT, imports.c.has_id.is_(False), one_of(imports.c.memory_id)
 )
 
 
@@ -31,10 +31,7 @@ class Imported:
 
 def find(unit: Unit, keys: Sequence[str]) -> dict[str, MemoryId]:
     """Return which of the lines were taken in, and as what."""
-    found: dict[str, MemoryId] = {}
-    for chunk in among(unit, keys):
-        found |= {row[0]: MemoryId(row[1]) for row in unit.connection.execute(_FIND, chunk)}
-    return found
+    return {row[0]: MemoryId(row[1]) for row in unit.connection.execute(_FIND, any_of(unit, keys))}
 
 
 def put(unit: Unit, taken: Sequence[Imported]) -> None:
@@ -45,5 +42,4 @@ def put(unit: Unit, taken: Sequence[Imported]) -> None:
 
 def forget(unit: Unit, ids: Sequence[MemoryId]) -> None:
     """Drop the keys that were made of the text of memories that are erased."""
-    for chunk in among(unit, ids):
-        unit.connection.execute(_FORGET, chunk)
+    unit.connection.execute(_FORGET, any_of(unit, ids))

@@ -6,7 +6,7 @@ from operator import attrgetter
 from sqlalchemy import RowMapping, func, insert, select, update
 
 from ..model import Cause, MemoryId, Pseudonym, Tombstone
-from .bound import ANY, TENANT, WANTED, among, within
+from .bound import TENANT, WANTED, any_of, one_of, within
 from .records import record
 from .tables import memory_subjects, tombstones
 from .unit import Store, Unit
@@ -16,7 +16,7 @@ _NAMES = [column.name for column in _COLUMNS]
 _values = attrgetter(*_NAMES)
 _OF_MEMORY = select(*_COLUMNS).where(tombstones.c.tenant_id == TENANT, tombstones.c.memory_id == WANTED)
 
-_THESE = tombstones.c.tenant_id == TENANT, tombstones.c.memory_id.in_(ANY)
+_THESE = tombstones.c.tenant_id == TENANT, one_of(tombstones.c.memory_id)
 _AMONG = select(tombstones.c.memory_id).where(*_THESE)
 _NOT_PURGED = update(tombstones).where(*_THESE).values(physically_purged=False)
 _COUNT_ABOUT = (
@@ -51,16 +51,12 @@ def of_memory(unit: Unit, memory_id: str) -> Tombstone | None:
 
 def known(unit: Unit, ids: Sequence[MemoryId]) -> set[MemoryId]:
     """Return those of the ids that were erased before."""
-    found: set[MemoryId] = set()
-    for chunk in among(unit, ids):
-        found |= {MemoryId(value) for value in unit.connection.execute(_AMONG, chunk).scalars()}
-    return found
+    return {MemoryId(value) for value in unit.connection.execute(_AMONG, any_of(unit, ids)).scalars()}
 
 
 def unpurge(unit: Unit, ids: Sequence[MemoryId]) -> None:
     """Take back that no bytes of these rows are left: somebody had put them back."""
-    for chunk in among(unit, ids):
-        unit.connection.execute(_NOT_PURGED, chunk)
+    unit.connection.execute(_NOT_PURGED, any_of(unit, ids))
 
 
 def about(unit: Unit, subject: Pseudonym) -> list[Tombstone]:
