@@ -6,8 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.providers import custodian, machines
+from tests.published import every_receipt_is_authentic_by_both_verifiers, published
 
-__all__ = ["custodian", "machines"]  # fixtures for every test below
+# Fixtures for every test below.
+__all__ = ["custodian", "every_receipt_is_authentic_by_both_verifiers", "machines", "published"]
 
 pytest.register_assert_rewrite("tests.oracle", "tests.crash.runs")
 
@@ -19,35 +21,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--deep", action="store_true", help="go ten times as far (tests/laws)")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Count skips for the whole run."""
-    config.stash[_SKIPPED] = []
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Look at every receipt once all the others have issued theirs."""
-    items.sort(key=lambda item: item.path.name == "test_every_receipt.py")
-
-
-_SKIPPED = pytest.StashKey[list[tuple[str, str]]]()
-
-
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Note every skip and its reason; under CI=true an unexplained one is a failure."""
+def pytest_runtest_makereport() -> Iterator[pytest.TestReport]:
+    """Under CI=true an unexplained skip is a failure."""
     report = yield
-    if report.skipped:
-        reason = str(report.longrepr[-1]).removeprefix("Skipped: ")
-        item.config.stash[_SKIPPED].append((item.nodeid, reason))
-        if os.environ.get("CI") == "true" and not reason.startswith(_MUST):
-            report.outcome = "failed"
-            report.longrepr = f"skipped in CI without saying why it must be: {reason}"
+    if (
+        report.skipped
+        and os.environ.get("CI") == "true"
+        and not (reason := _reason(report)).startswith(_MUST)
+    ):
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI without saying why it must be: {reason}"
     return report
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say aloud how much was skipped."""
-    skipped = config.stash[_SKIPPED]
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say aloud how much was skipped, and why."""
+    skipped = terminalreporter.getreports("skipped")
     terminalreporter.write_line(f"skips: {len(skipped)}")
-    for nodeid, reason in skipped:
-        terminalreporter.write_line(f"  {nodeid}: {reason}")
+    for report in skipped:
+        terminalreporter.write_line(f"  {report.nodeid}: {_reason(report)}")
+
+
+def _reason(report: pytest.TestReport) -> str:
+    return str(report.longrepr[-1] if isinstance(report.longrepr, tuple) else "").removeprefix("Skipped: ")

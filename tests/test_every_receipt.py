@@ -1,40 +1,23 @@
-"""Runs last: every receipt the engine issued in this session, by our verifier and by the published one."""
+"""Every receipt that a module's engines issue is looked at by both verifiers as it ends (tests/published.py).
 
-import json
-import subprocess
-import sys
-from collections import Counter
-from pathlib import Path
-
-from shomei_memory_verify import verify_signed_receipt
-from tests.fakes import ISSUED
-from tests.verify.conftest import PUBLISHED
-
-_DRIVER = """
-import json, sys
-sys.path.insert(0, sys.argv[1])
-import shomei_memory_verify as published
-assert published.__version__ == "0.0.2" and published.__file__.startswith(sys.argv[1])
-for line in sys.stdin:
-    receipt, pin = json.loads(line)
-    result = published.verify_signed_receipt(receipt, expected_public_key_hex=pin)
-    if not result.authenticated or result.body != receipt["body"]:
-        print(result.reason, receipt["schema"])
+Here is the control: what one of them refuses would not go unseen.
 """
 
+from pathlib import Path
 
-def test_every_receipt_issued_so_far_is_authentic_by_both_verifiers(tmp_path: Path) -> None:
-    refused = Counter(
-        (result.reason, str(envelope["schema"]))
-        for envelope, pin in ISSUED
-        if not (result := verify_signed_receipt(envelope, expected_public_key_hex=pin))
-    )
-    assert refused == {}
-    target = tmp_path / "published"
-    install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(target), PUBLISHED]
-    subprocess.run(install, check=True, capture_output=True)
-    lines = "\n".join(json.dumps(pair) for pair in ISSUED)
-    done = subprocess.run(
-        [sys.executable, "-c", _DRIVER, str(target)], input=lines, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == ""
+from shomei_service.engine.model import NewMemory
+from shomei_service.engine.verbs.add import add
+from tests.fakes import ISSUED, new_home
+from tests.published import Published, refusals
+
+
+def test_a_receipt_that_is_not_authentic_is_seen(published: Published, tmp_path: Path) -> None:
+    with new_home(tmp_path).opened() as house:
+        before = len(ISSUED)
+        add(house.engine, house.data, NewMemory("a fact", "somebody"))
+    [(receipt, pin)] = ISSUED[before:]
+    assert refusals([(receipt, pin)], published) == {}
+    changed = {**receipt, "body": {**dict(receipt["body"]), "at": "2020-01-01T00:00:00Z"}}  # type: ignore[call-overload]
+    for wrong in ((changed, pin), (receipt, "00" * 32)):
+        told = refusals([(receipt, pin), wrong], published)
+        assert [said.split(":")[0] for said in told.elements()] == ["ours", "published"]

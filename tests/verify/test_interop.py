@@ -5,16 +5,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 import shomei_memory_verify as ours
 from shomei_memory_verify import verify_signed_receipt
+from tests.published import Published
 from tests.verify import corpus
 from tests.verify.examples import EXAMPLES
-
-Ask = Callable[[list[tuple[object, str | None]]], list[dict[str, object]]]
 
 SIGNATURES = """
 import inspect, json, sys
@@ -42,9 +40,9 @@ def shape(function: Callable[..., object]) -> list[list[object]]:
     return [[p.name, p.kind.name, p.default is not p.empty] for p in parameters]
 
 
-def test_the_public_names_take_the_same_calls(published: Path) -> None:
+def test_the_public_names_take_the_same_calls(published: Published) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", SIGNATURES, str(published)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", SIGNATURES, str(published.folder)], capture_output=True, text=True, check=True
     )
     theirs = json.loads(done.stdout)
     assert set(theirs["names"]) <= set(ours.__all__)
@@ -58,9 +56,9 @@ def test_the_public_names_take_the_same_calls(published: Path) -> None:
     assert theirs["result"] == shape(ours.VerifyResult)
 
 
-def test_the_published_verifier_authenticates_and_renders_every_schema(ask_published: Ask) -> None:
+def test_the_published_verifier_authenticates_and_renders_every_schema(published: Published) -> None:
     receipts = [corpus.seal(body) for body in EXAMPLES.values()]
-    answers = ask_published([(receipt, corpus.PIN) for receipt in receipts])
+    answers = published.ask([(receipt, corpus.PIN) for receipt in receipts], is_rendered=True)
     for receipt, answer in zip(receipts, answers, strict=True):
         result = verify_signed_receipt(receipt, expected_public_key_hex=corpus.PIN)
         for name in ("valid", "authenticated", "reason", "public_key_hex", "schema", "signer_id", "body"):
@@ -72,13 +70,13 @@ def test_the_published_verifier_authenticates_and_renders_every_schema(ask_publi
 
 
 @pytest.mark.parametrize("extra", [{"log_proof": "c2sp.org/tlog-proof@v1\n"}, {"x": [1, {"y": None}]}])
-def test_the_published_verifier_ignores_other_fields(ask_published: Ask, extra: dict[str, object]) -> None:
+def test_the_published_verifier_ignores_other_fields(published: Published, extra: dict[str, object]) -> None:
     receipt = corpus.seal(EXAMPLES["memory_add"], **extra)
     assert verify_signed_receipt(receipt, expected_public_key_hex=corpus.PIN).reason == "ok"
-    assert ask_published([(receipt, corpus.PIN)])[0]["reason"] == "ok"
+    assert published.ask([(receipt, corpus.PIN)])[0]["reason"] == "ok"
 
 
-def test_the_published_answers_are_as_recorded(ask_published: Ask) -> None:
+def test_the_published_answers_are_as_recorded(published: Published) -> None:
     """Every case the published verifier can parse: its answer is the recorded one, and ours the first."""
     asked: list[tuple[object, str | None]] = []
     recorded: list[dict[str, object]] = []
@@ -86,17 +84,17 @@ def test_the_published_answers_are_as_recorded(ask_published: Ask) -> None:
         if "crash" not in case.upstream:
             asked.append((json.loads(case.as_bytes()), case.pin))
             recorded.append(case.upstream)
-    answers = ask_published(asked)
+    answers = published.ask(asked)
     assert len(answers) > 250
     for answer, record in zip(answers, recorded, strict=True):
         assert {name: answer[name] for name in record} == record
 
 
-def test_a_caller_of_the_published_package_finds_its_way(ask_published: Ask) -> None:
+def test_a_caller_of_the_published_package_finds_its_way(published: Published) -> None:
     golden = corpus.load("upstream_golden_receipt.json")
     assert isinstance(golden, dict)
     pin = golden["public_key_hex"]
-    theirs = ask_published([(golden, pin), (golden, None), (golden, corpus.PIN)])
+    theirs = published.ask([(golden, pin), (golden, None), (golden, corpus.PIN)])
     for answer, given in zip(theirs, (pin, None, corpus.PIN), strict=True):
         result = verify_signed_receipt(golden, expected_public_key_hex=given)
         receipt = ours.SignedReceipt.from_dict(golden)

@@ -3,9 +3,11 @@
 The real OpenBao and moto's KMS, with a server in front of them that harms one request or all from one on.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -24,6 +26,7 @@ from tests.engine.custody.providers.flaky import Fault, Flaky, in_front_of
 from tests.fakes import Home, House, new_home
 from tests.providers import Machines
 
+_T = TypeVar("_T")
 _URLS = {"vault": "vault_url", "aws-kms": "aws_endpoint_url"}
 
 
@@ -41,35 +44,48 @@ def scene(request: pytest.FixtureRequest, machines: Machines, tmp_path: Path) ->
     url = _URLS[request.param]
     with in_front_of(str(custodian.settings[url])) as flaky:
         home = new_home(tmp_path, **{**custodian.settings, url: flaky.url})
-        patient = home.settings.model_copy(update={"custody_timeout_s": 0.8})
+        hangs = _params(request).get("fault") is Fault.HANGING
+        patient = home.settings.model_copy(update={"custody_timeout_s": 1.5 if hangs else 10})
         yield Scene(replace(home, settings=patient), flaky)
+
+
+def _params(request: pytest.FixtureRequest) -> dict[str, object]:
+    return request.node.callspec.params
 
 
 def one_row(house: House, number: int) -> str:
     return add(house.engine, house.data, NewMemory(f"fact {number}", f"subject {number}")).memory_id
 
 
-def test_custody_that_is_down_changes_nothing(scene: Scene) -> None:
+def in_the_end(act: Callable[[], _T]) -> _T:
+    """Do what custody, well again but on a slow machine, may not manage at once in the little time it has."""
+    for _ in range(20):
+        with suppress(CustodyUnavailable, ErasurePending):
+            return act()
+    return act()
+
+
+@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.HANGING, Fault.WRONG, Fault.BROKEN])
+def test_custody_that_is_down_changes_nothing(scene: Scene, fault: Fault) -> None:
     """Before E1 there is nothing to roll forward: the caller may as well never have asked."""
     with scene.home.opened() as house:
         row = one_row(house, 1)
         before = oracle.read(scene.home.settings)
-        for fault in (Fault.REFUSED, Fault.HANGING, Fault.WRONG, Fault.BROKEN):
-            scene.flaky.harm(fault, to_last=True)
-            for act in (
-                lambda: erase(house.engine, house.admin, row),
-                lambda: update(house.engine, house.admin, row, "another fact"),
-                lambda: forget(house.engine, house.admin, "subject 1"),
-            ):
-                with pytest.raises(CustodyUnavailable) as raised:
-                    act()
-                assert raised.value.code == "custody_unavailable"
-                assert house.engine.custody.epoch == 0
+        scene.flaky.harm(fault, to_last=True)
+        for act in (
+            lambda: erase(house.engine, house.admin, row),
+            lambda: update(house.engine, house.admin, row, "another fact"),
+            lambda: forget(house.engine, house.admin, "subject 1"),
+        ):
+            with pytest.raises(CustodyUnavailable) as raised:
+                act()
+            assert raised.value.code == "custody_unavailable"
+            assert house.engine.custody.epoch == 0
         after = oracle.read(scene.home.settings)
         assert (after.memories, after.intents) == (before.memories, before.intents)
         assert len(search(house.engine, house.data, "fact").results) == 1
         scene.flaky.heal()
-        assert erase(house.engine, house.admin, row).receipt.envelope is not None
+        assert in_the_end(lambda: erase(house.engine, house.admin, row)).receipt.envelope is not None
 
 
 def test_everything_that_needs_no_new_key_goes_on_without_custody(scene: Scene) -> None:
@@ -107,10 +123,10 @@ def test_a_fault_at_each_request_of_an_erase_rolls_forward(
             scene.flaky.harm(fault, nth)
             outcomes.append(_outcome(house, row))
             scene.flaky.heal()
-            upkeep.finish_erasures(house.engine)
+            in_the_end(lambda: upkeep.finish_erasures(house.engine))
             if outcomes[-1] == CustodyUnavailable.code:
                 assert any(one["memory_id"] == row for one in oracle.read(scene.home.settings).memories)
-                erase(house.engine, house.admin, row)
+                in_the_end(lambda row=row: erase(house.engine, house.admin, row))
         kept = one_row(house, 0)
         assert oracle.settled(house, scene.home.settings).keys() == {kept}
     if fault is Fault.SLOW:
@@ -139,7 +155,7 @@ def test_custody_that_flaps_for_long_gives_no_false_receipt(
                 records = oracle.read(scene.home.settings)
                 assert not [one for one in records.tombstones if one["memory_id"] == row]
             scene.flaky.heal()
-            upkeep.finish_erasures(house.engine)
+            in_the_end(lambda: upkeep.finish_erasures(house.engine))
             assert [one for one in oracle.read(scene.home.settings).tombstones if one["memory_id"] == row]
 
 
@@ -161,7 +177,7 @@ def _requests(scene: Scene, house: House) -> int:
     """Return how many requests an erase asks of custody."""
     row = one_row(house, 999)
     scene.flaky.harm(Fault.SLOW, 1 << 20)
-    erase(house.engine, house.admin, row)
+    in_the_end(lambda: erase(house.engine, house.admin, row))
     return len(scene.flaky.asked)
 
 
