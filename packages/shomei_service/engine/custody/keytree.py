@@ -28,6 +28,7 @@ ROW_BITS: Final = ADDRESS_BITS - TENANT_BITS
 
 _LABEL: Final = b"shomei/v1/tree"
 _BLOCKS_KEPT: Final = 4096  # seeds of 256 rows each: 0.5 MB
+_NEAR_LEVELS: Final = 4
 _BLOBS_KEPT: Final = 32768  # packed blobs of about 0.5 KB: 16 MB
 
 
@@ -72,6 +73,7 @@ class KeyTree:
         self._root: Final = root
         self._blobs: dict[bytes, Blob] = {}
         self._blocks: dict[int, bytes] = {}
+        self._last: tuple[int, bytes] = -1, b""
 
     @classmethod
     def plant(
@@ -109,7 +111,16 @@ class KeyTree:
             if len(self._blocks) >= _BLOCKS_KEPT:
                 self._blocks.clear()
             self._blocks[block] = seed
-        return grow(seed, leaf, LEVELS)
+        return self._within(seed, leaf)
+
+    def _within(self, block_seed: bytes, leaf: Address) -> bytes:
+        """Return a leaf of a block; rows made together are read together and share most of the way."""
+        near = leaf >> _NEAR_LEVELS
+        last, seed = self._last
+        if last != near:
+            seed = grow(block_seed, near, LEVELS - _NEAR_LEVELS)
+            self._last = near, seed
+        return grow(seed, leaf, _NEAR_LEVELS)
 
     def puncture(self, leaves: Iterable[Address], *, epoch: int) -> DirtyBlobs:
         """Return the state in which none of these leaves can be derived; a repeat changes nothing."""

@@ -4,6 +4,7 @@ import hmac
 import os
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -69,6 +70,11 @@ def column_key(dek: bytes, column: Column) -> bytes:
     return expand(dek, b"shomei/v1/col/" + column.value.encode())
 
 
+@lru_cache(maxsize=1024)
+def _led(domain: str, tenant: str) -> bytes:
+    return bind(_ROW_LABEL, domain.encode(), tenant.encode())
+
+
 @dataclass(frozen=True, slots=True)
 class RowPlace:
     """Where a row lies. It is bound into every seal, so nothing sealed can be moved elsewhere."""
@@ -80,13 +86,8 @@ class RowPlace:
 
     def aad(self, column: str) -> bytes:
         """Return a column's associated data: `shomei/v1|domain|tenant|memory id|row version|column`."""
-        return bind(
-            _ROW_LABEL,
-            self.domain.encode(),
-            self.tenant.encode(),
-            self.memory_id.encode(),
-            self.version.to_bytes(8),
-            column.encode(),
+        return _led(self.domain, self.tenant) + bind(
+            self.memory_id.encode(), self.version.to_bytes(8), column.encode()
         )
 
 
