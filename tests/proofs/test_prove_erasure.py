@@ -2,6 +2,9 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -122,6 +125,20 @@ def test_where_nothing_is_scheduled_nothing_is_kept_and_no_key_is_left(
     file.write_text("{}")
     code, _, said = prove(capsys, "--keep", str(file))
     assert (code, said) == (1, "shomei: the file to keep the attack in is there already\n")
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_proof_that_is_told_to_end_leaves_nothing(tmp_path: Path, temporary: Path, name: str) -> None:
+    command = [sys.executable, "-m", "shomei_service.cli.main", "prove-erasure"]
+    environ = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as begun:
+        assert begun.stdout is not None
+        assert begun.stdout.readline()
+        assert list(temporary.iterdir()) != []
+        begun.send_signal(getattr(signal, name))
+        _, said = begun.communicate(timeout=60)
+    assert (begun.returncode, b"Traceback" in said) == (130, False)
+    assert list(temporary.iterdir()) == []
 
 
 @pytest.mark.parametrize("custody", ["custody in a file", "custody on the server too"])

@@ -2,6 +2,9 @@
 
 import argparse
 import json
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +46,23 @@ def run_prove(parsed: argparse.Namespace) -> dict[str, Any]:
     if parsed.again is not None:
         told = attack_again(settings, parsed.again, say)
     else:
-        with throw_away(settings, parsed.keep) as ground:
+        with _told_to_end(), throw_away(settings, parsed.keep) as ground:
             told = Course(ground, say, parsed.keep).run()
     if not told.holds:
         if parsed.json:
             print(json.dumps({"proven": False, "lines": told.lines}))
         raise NotProven("not proven")
     return {"proven": True} | ({"lines": told.lines} if parsed.json else {})
+
+
+@contextmanager
+def _told_to_end() -> Generator[None]:
+    """Let SIGTERM end the command as Ctrl-C does: no key, database or folder of the proof stays behind."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _say(line: str) -> None:
