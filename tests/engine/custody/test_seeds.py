@@ -59,6 +59,23 @@ def test_two_who_drop_at_one_moment_lose_nothing_else(place: SeedPlace) -> None:
     assert place.seeds() == [OTHER]
 
 
+def test_who_reads_while_another_drops_reads_what_is_left(home: Home, custody: Custody) -> None:
+    custody.seeds.keep(ONE, beside=0)
+    custody.seeds.keep(OTHER, beside=1)
+
+    def drops() -> None:
+        if armed and armed.pop():
+            custody.seeds.drop(ONE)
+
+    armed: list[bool] = []
+    opened = home.open(Meddling(LocalFile(home.keys_dir), unwrap=drops))
+    armed.append(True)
+    assert opened.seeds.seeds() == [OTHER]
+    assert opened.seeds.seeds() == [OTHER]
+    opened.close()
+    custody.close()
+
+
 def test_no_epoch_ends_a_seed(home: Home, custody: Custody) -> None:
     custody.seeds.keep(ONE, beside=0)
     for row in range(300, 303):

@@ -42,7 +42,7 @@ class CustodySeeds:
 
     def seeds(self) -> list[bytes]:
         """Return the open seeds; raise CustodyUnavailable, or CustodyMismatch without their provider."""
-        return [self._opened(kept) for kept in self._kept()]
+        return [seed for kept in self._kept() if (seed := self._opened(kept)) is not None]
 
     def keep(self, seed: bytes, *, beside: int) -> None:
         """Keep one more seed, durable before this returns, if so many are there and no more."""
@@ -56,7 +56,7 @@ class CustodySeeds:
     def drop(self, seed: bytes) -> None:
         """Destroy a seed with the key that wraps it; one that is not there is no error."""
         for kept in self._kept():
-            if self._is(kept, seed):
+            if self._opened(kept) == seed:
                 with self._heads.writing() as book:
                     if not _is_kept(book, kept):
                         return  # another process was first
@@ -70,7 +70,10 @@ class CustodySeeds:
         for kept in self._kept():
             if kept.key.key_custody is code_of(provider):
                 continue
-            with self._wrapped(self._opened(kept)) as (book, key, wrapped):
+            seed = self._opened(kept)
+            if seed is None:
+                continue
+            with self._wrapped(seed) as (book, key, wrapped):
                 if not _is_kept(book, kept):
                     add_pending(book, key)
                     continue
@@ -91,17 +94,15 @@ class CustodySeeds:
                 for row in rows
             ]
 
-    def _is(self, kept: _Kept, seed: bytes) -> bool:
+    def _opened(self, kept: _Kept) -> bytes | None:
+        """Return a seed, or None when another process has dropped it since it was listed."""
+        provider = self._heads.holders.get(kept.key.key_custody)
         try:
-            return self._opened(kept) == seed
+            return provider.unwrap(kept.key.name, bytes(kept.wrapped), self._aad(kept.key))
         except KeyGone:
             if kept in self._kept():
                 raise
-            return False  # another process dropped it meanwhile
-
-    def _opened(self, kept: _Kept) -> bytes:
-        provider = self._heads.holders.get(kept.key.key_custody)
-        return provider.unwrap(kept.key.name, bytes(kept.wrapped), self._aad(kept.key))
+            return None
 
     @contextmanager
     def _wrapped(self, seed: bytes) -> Generator[tuple[Book, Named, bytes]]:
