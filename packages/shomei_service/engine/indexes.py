@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from .custody import Punctured
-from .errors import IntegrityFault
+from .errors import IntegrityFault, StorageUnavailable
 from .model import MemoryId, TenantId
 from .recall.index import TenantIndex
 from .recall.scoring import VectorModel
@@ -25,6 +25,7 @@ from .store.unit import Store
 
 _ROWS_AT_ONCE: Final = 1000  # read in one piece, so that loading holds neither memory nor the log
 _DOOM_WAIT_S: Final = 0.25  # a search takes less; a load of many rows takes seconds
+_WAITING: Final = 12  # of the service's 16 threads for recall: the others are for other tenants
 _FOLLOW_EVERY_S: Final = 4.0  # CUSTODY.md §4: idle workers drop what others erased within 5 s
 
 
@@ -44,7 +45,21 @@ class Followed:
         self.place = Place()
         self.used_at = self.followed_at = now
         self._lock = threading.Lock()
+        self._waiting = threading.BoundedSemaphore(_WAITING)
         self._doomed: set[str] = set()
+
+    @contextmanager
+    def made(self) -> Generator[None]:
+        """Wait for the index; raise StorageUnavailable where too many wait for one that is being made."""
+        is_new = not self.place.origin
+        if is_new and not self._waiting.acquire(blocking=False):
+            raise StorageUnavailable("the tenant's memories are still being loaded; ask again shortly")
+        try:
+            with self.alone():
+                yield
+        finally:
+            if is_new:
+                self._waiting.release()
 
     @contextmanager
     def alone(self, patience: float = -1) -> Generator[bool]:
@@ -95,14 +110,17 @@ class Indexes:
         return tenant in self._followed
 
     def of(self, tenant: TenantId, there: Place) -> Followed:
-        """Return the tenant's index, brought up to a place the tenant was read to be at, or beyond."""
+        """Return the tenant's index, brought up to a place the tenant was read to be at, or beyond.
+
+        Raises StorageUnavailable when it is being made and as many wait for it as may.
+        """
         with self._lock:
             followed = self._followed.get(tenant)
             if followed is None:
                 followed = self._followed[tenant] = Followed(TenantIndex(self._model), self._now())
             self._followed.move_to_end(tenant)
         followed.used_at = self._now()
-        with followed.alone():
+        with followed.made():
             grown = self._catch_up(tenant, followed, there)
         if grown:
             self._make_room(besides=tenant)

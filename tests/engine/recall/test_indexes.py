@@ -1,6 +1,7 @@
 """Indexes beside the database: made in pieces, followed by every worker, dropped when not wanted."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -8,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from shomei_service.engine import indexes
+from shomei_service.engine.errors import StorageUnavailable
 from shomei_service.engine.indexes import Followed, Indexes, Keep
 from shomei_service.engine.model import Ground, NewMemory
 from shomei_service.engine.recall import words_of
@@ -101,6 +103,39 @@ def test_an_index_is_made_in_pieces_of_any_size(house: House, monkeypatch: pytes
         monkeypatch.setattr(indexes, "_ROWS_AT_ONCE", size)
         kept(house, Keep())
         assert sorted(found(house, limit=100)) == sorted(added)
+
+
+def test_a_large_tenant_in_the_making_leaves_threads_for_others(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory_id = house.remember("kettle")
+    loading, go_on = threading.Event(), threading.Event()
+    take_in = Indexes._take_in
+
+    def slowly(*arguments):
+        loading.set()
+        assert go_on.wait(20)
+        take_in(*arguments)
+
+    monkeypatch.setattr(Indexes, "_take_in", slowly)
+    monkeypatch.setattr(indexes, "_WAITING", 3)
+    kept(house, Keep())
+    told: list[list[str]] = []
+    waiting = [threading.Thread(target=lambda: told.append(found(house))) for _ in range(3)]
+    for one in waiting:
+        one.start()
+    assert loading.wait(20)
+    many = house.engine.indexes._followed[house.data.tenant]
+    while many._waiting._value:
+        time.sleep(0.01)
+    with pytest.raises(StorageUnavailable) as raised:
+        found(house)
+    assert raised.value.message == "the tenant's memories are still being loaded; ask again shortly"
+    go_on.set()
+    for one in waiting:
+        one.join()
+    assert told == [[memory_id]] * 3
+    assert found(house) == [memory_id]
 
 
 def test_a_row_restricted_during_a_search_comes_back_when_that_is_lifted(
