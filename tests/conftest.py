@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from shomei_service.engine import failpoints
 from tests.providers import custodian, machines
 from tests.published import every_receipt_is_authentic_by_both_verifiers, published
 
@@ -12,6 +13,14 @@ from tests.published import every_receipt_is_authentic_by_both_verifiers, publis
 __all__ = ["custodian", "every_receipt_is_authentic_by_both_verifiers", "machines", "published"]
 
 pytest.register_assert_rewrite("tests.oracle", "tests.crash.runs")
+
+
+@pytest.fixture(autouse=True)
+def no_failpoint_outlives_its_test() -> Iterator[None]:
+    """Leave none armed for whatever test comes next in this process."""
+    yield
+    failpoints.disarm()
+
 
 _MUST = "must: "  # a skip that says why it has to be
 

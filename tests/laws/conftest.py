@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from shomei_service.engine import failpoints
 from tests.fakes import Home, House, new_home
 
 
@@ -17,7 +16,6 @@ def home(tmp_path: Path) -> Home:
 
 @pytest.fixture
 def house(home: Home) -> Iterator[House]:
-    """An installation, open; no failpoint stays armed."""
+    """An installation, open."""
     with home.opened() as house:
         yield house
-    failpoints.disarm()

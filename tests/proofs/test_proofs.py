@@ -46,12 +46,11 @@ def lonely() -> Iterator[Server]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def stage(request: pytest.FixtureRequest, folder: Path) -> Iterator[Stage]:
+def stage(request: pytest.FixtureRequest, folder: Path) -> Stage:
     """An installation, on files and on a server."""
     named = "lonely" if "canary" in request.node.name else "cluster"
     cluster = request.getfixturevalue(named) if request.param == "postgres" else None
-    yield Stage.set_up(folder, cluster)
-    failpoints.disarm()
+    return Stage.set_up(folder, cluster)
 
 
 def canaries() -> list[Needle]:

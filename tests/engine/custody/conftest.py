@@ -1,19 +1,12 @@
-"""A home for custody, and failpoints that never outlive their test."""
+"""A home for custody."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from shomei_service.engine import failpoints
 from shomei_service.engine.custody import Custody
 from tests.engine.custody.home import Home
-
-
-@pytest.fixture(autouse=True)
-def _disarmed() -> Iterator[None]:
-    yield
-    failpoints.disarm()
 
 
 @pytest.fixture
