@@ -23,7 +23,7 @@ ISSUED: list[tuple[dict[str, Json], str]] = []
 def _take_down_receipts(engine: Engine) -> None:
     attest = engine.attest
 
-    def attest_and_note(unit: Unit, drafts: Sequence[Draft], *, actor: str) -> list[Attested]:
+    def attest_and_note(unit: Unit, drafts: Sequence[Draft], *, actor: str | Sequence[str]) -> list[Attested]:
         attested = attest(unit, drafts, actor=actor)
         available = engine.signing.available
         if available is not None:  # two keys sign while one follows the other

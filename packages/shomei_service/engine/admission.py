@@ -1,25 +1,17 @@
-"""The way in, shared by add, batch add and update: seal, then check and store in one unit. CUSTODY.md §3.
+"""The way in, shared by add, batch add, import and update: seal, then store in one unit. CUSTODY.md §3."""
 
-What a memory inherits from its sources, whether its subject may be remembered and whether it has the
-consent it rests on is decided inside the unit, where nothing can change in between.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from . import limits, policy
-from .errors import Blocked, Invalid, LineageUnsupported, NotFound
+from . import policy, standing
+from .errors import LineageUnsupported
 from .model import (
     Added,
-    ConsentAction,
     Content,
     EdgeKind,
-    LawfulBasis,
     MemoryId,
     MemoryRow,
     NewMemory,
-    PostForget,
-    Pseudonym,
     SourceKind,
     Tenant,
     new_id,
@@ -28,8 +20,10 @@ from .parts import Engine
 from .recall.embedder import words_of
 from .receipts import bodies
 from .receipts.bodies import Draft
+from .receipts.commitments import Commitments
 from .receipts.content_free import GENERIC
-from .store import consents, holds, lineage, memories, obligations, restrictions, tenants
+from .standing import Known, Standing
+from .store import consents, lineage, memories, tenants
 from .store.lineage import Edge
 from .store.unit import Unit
 
@@ -44,25 +38,20 @@ class Admission:
     semantic: tuple[str, str]  # the receipt's field and its value
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What a new memory is about and for, once its sources and its subject's consent are looked at."""
-
-    new: NewMemory
-    subjects: frozenset[Pseudonym]
-    consented: bool
-    held: bool
-
-
-def prepare(engine: Engine, tenant: Tenant, new: NewMemory) -> Admission:
-    """Seal a new memory under a fresh leaf; work that needs no transaction.
+def prepare(engine: Engine, tenant: Tenant, news: Sequence[NewMemory]) -> list[Admission]:
+    """Seal new memories, each under a fresh leaf; work that needs no transaction.
 
     Raises Invalid or TooLarge by policy, CustodyUnavailable when no leaf can be had.
     """
-    policy.require_admissible(new, tenant.policies, now=engine.clock.now())
-    if new.derived_from and not engine.options.lineage:
-        raise LineageUnsupported("lineage is switched off for this installation")
+    for new in news:
+        policy.require_admissible(new, tenant.policies, now=engine.clock.now())
+        if new.derived_from and not engine.options.lineage:
+            raise LineageUnsupported("lineage is switched off for this installation")
     commitments = engine.commitments(tenant)
+    return [_sealed(engine, tenant, commitments, new) for new in news]
+
+
+def _sealed(engine: Engine, tenant: Tenant, commitments: Commitments, new: NewMemory) -> Admission:
     memory_id = MemoryId(new_id("lm_"))
     row = engine.rows.seal(
         tenant.tenant_id,
@@ -83,17 +72,37 @@ def prepare(engine: Engine, tenant: Tenant, new: NewMemory) -> Admission:
 
 
 def admit(engine: Engine, unit: Unit, admissions: Sequence[Admission], *, actor: str) -> list[Added]:
-    """Store sealed memories and their receipts in the caller's unit.
+    """Store sealed memories and their receipts in the caller's unit; raises as `judge` does."""
+    standings = judge(engine, unit, known(unit, admissions), admissions)
+    return write(engine, unit, admissions, standings, actor=actor)
+
+
+def known(unit: Unit, admissions: Iterable[Admission]) -> Known:
+    """Look up once what is on record of all their subjects."""
+    return standing.known(unit, tenants.get(unit), ((one.new, one.row.subject) for one in admissions))
+
+
+def judge(engine: Engine, unit: Unit, found: Known, admissions: Sequence[Admission]) -> list[Standing]:
+    """Return how sealed memories stand, by what `known` found out; nothing is written.
 
     Raises Blocked when a subject may not be remembered or a source is out of recall, NotFound for an
     unknown source.
     """
-    tenant = tenants.get(unit)
-    standings = [_standing(engine, unit, tenant, admission) for admission in admissions]
-    rows = [_stored(admission, standing) for admission, standing in zip(admissions, standings, strict=True)]
-    drafts = [
-        _draft(engine, admission, standing) for admission, standing in zip(admissions, standings, strict=True)
-    ]
+    return [standing.of(engine, unit, found, one.new, one.row.subject) for one in admissions]
+
+
+def write(
+    engine: Engine,
+    unit: Unit,
+    admissions: Sequence[Admission],
+    standings: Sequence[Standing],
+    *,
+    actor: str | Sequence[str],
+) -> list[Added]:
+    """Store memories that may come in and their receipts; `actor` is who added them, or who added each."""
+    each = list(zip(admissions, standings, strict=True))
+    rows = [_stored(admission, standing) for admission, standing in each]
+    drafts = [_draft(engine, admission, standing) for admission, standing in each]
     attested = engine.attest(unit, drafts, actor=actor)
     store(unit, admissions, rows, standings)
     return [
@@ -151,69 +160,3 @@ def _draft(engine: Engine, admission: Admission, standing: Standing) -> Draft:
         held_on_arrival=standing.held,
         key_custody=engine.key_custody,
     )
-
-
-def _standing(engine: Engine, unit: Unit, tenant: Tenant, admission: Admission) -> Standing:
-    own = [admission.row.subject] if admission.row.subject is not None else []
-    new, subjects = admission.new, frozenset(own)
-    if new.derived_from:
-        _require_sources(engine, unit, new.derived_from)
-        new = _inherited(unit, new)
-        subjects |= lineage.subjects_of(unit, new.derived_from)
-    consented = _has_consent(unit, tenant, new, admission.row.subject)
-    _require_rememberable(unit, tenant, new, subjects, consented=consented)
-    return Standing(
-        new, subjects, consented, held=bool(subjects) and holds.is_subject_held(unit, sorted(subjects))
-    )
-
-
-def _require_sources(engine: Engine, unit: Unit, sources: Sequence[str]) -> None:
-    """Every source is live and in recall at commit, and not too deep. SEMANTICS.md §11."""
-    now = engine.clock.now()
-    for source in sources:
-        row = memories.find(unit, source)
-        if row is None or not policy.is_present(row):
-            raise NotFound("no such memory")
-        if not policy.is_recallable(row, now) or restrictions.hidden_sources(unit, source, now):
-            raise Blocked("the memory does not permit this now")
-        if lineage.depth_of(unit, source, limits.LINEAGE_DEPTH) + 1 >= limits.LINEAGE_DEPTH:
-            raise Invalid("derived_from would be more than 32 generations deep")
-
-
-def _inherited(unit: Unit, new: NewMemory) -> NewMemory:
-    """A derived memory expires with its earliest source and is for no more than all of them are for."""
-    ends = [new.expires_at] if new.expires_at is not None else []
-    declared = [frozenset(new.purposes)] if new.purposes else []
-    for source in new.derived_from:
-        row = memories.find(unit, source)
-        if row is not None and row.expires_at is not None:
-            ends.append(row.expires_at)
-        purposes = consents.purposes_of(unit, source)
-        declared += [frozenset(purposes)] if purposes else []
-    common = declared[0].intersection(*declared[1:]) if declared else frozenset[str]()
-    return replace(new, expires_at=min(ends, default=None), purposes=tuple(sorted(common)))
-
-
-def _has_consent(unit: Unit, tenant: Tenant, new: NewMemory, subject: Pseudonym | None) -> bool:
-    """Say whether the memory has the consent it rests on. SEMANTICS.md §13."""
-    if new.lawful_basis is LawfulBasis.NOT_RECORDED:
-        return not tenant.policies.consent_required
-    if new.lawful_basis is not LawfulBasis.CONSENT or subject is None:
-        return True
-    said = consents.standing(unit, subject)
-    answers = {said.get(purpose) for purpose in new.purposes}
-    if ConsentAction.GRANTED not in answers and ConsentAction.WITHDRAWN in answers:
-        raise Blocked("the memory does not permit this now")
-    return ConsentAction.GRANTED in answers
-
-
-def _require_rememberable(
-    unit: Unit, tenant: Tenant, new: NewMemory, subjects: frozenset[Pseudonym], *, consented: bool
-) -> None:
-    """A forgotten subject is remembered again only as the tenant's policy says. SEMANTICS.md §8."""
-    rule = tenant.policies.post_forget
-    if rule is PostForget.ALLOW or not subjects or not obligations.was_forgotten(unit, sorted(subjects)):
-        return
-    if rule is PostForget.REQUIRE_CONSENT and new.lawful_basis is LawfulBasis.CONSENT and consented:
-        return
-    raise Blocked("the memory does not permit this now")

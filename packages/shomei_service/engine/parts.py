@@ -144,28 +144,29 @@ class Engine:
         unit.journaled.append(number)
         tenants.advance_journal(unit.connection, number)
 
-    def attest(self, unit: Unit, drafts: Sequence[Draft], *, actor: str) -> list[Attested]:
+    def attest(self, unit: Unit, drafts: Sequence[Draft], *, actor: str | Sequence[str]) -> list[Attested]:
         """Put the statements on the tenant's log, in order, inside the unit; they exist once it commits.
 
-        Raises EgressFault if a body is not content-free, SigningFault if the signer fails; then
-        nothing of the unit is kept.
+        They are all one actor's, or each has its own. Raises EgressFault if a body is not content-free,
+        SigningFault if the signer fails; then nothing of the unit is kept.
         """
         now = self.clock.now()
         tenant = tenants.take_sequence(unit, len(drafts), now=now)
         header = {
             "tenant_id_hash": self.commitments(tenant).tenant(tenant.tenant_id),
             "applied_at": tenant.last_applied_at,
-            "actor_ref": actor,
             "commit_key_id": tenant.commit_key_id,
         }
         signer = self.signing.of(unit, tenant) if drafts else None
         known = GENERIC | tenant.policies.semantic_types
+        actors = [actor] * len(drafts) if isinstance(actor, str) else actor
         rows: list[ReceiptRow] = []
         bodies: list[JsonObject] = []
-        for offset, draft in enumerate(drafts):
+        for offset, (draft, whose) in enumerate(zip(drafts, actors, strict=True)):
             seq = tenant.next_seq + offset
             log: JsonObject = {"issued_at": tenant.last_applied_at, "origin": tenant.log_origin, "seq": seq}
-            body: JsonObject = {"schema": draft.schema.value, **header, "log": log, **draft.fields}
+            own: JsonObject = {"schema": draft.schema.value, "actor_ref": whose, "log": log}
+            body: JsonObject = {**header, **own, **draft.fields}
             require_content_free(body, known)
             # In the order of the stored text: whoever asks again is shown the same, byte for byte.
             bodies.append(dict(sorted(body.items())))

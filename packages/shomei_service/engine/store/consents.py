@@ -1,6 +1,6 @@
 """Consent records, append-only, and what they make of memories. SEMANTICS.md §13."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import delete, func, insert, select, update
@@ -14,6 +14,12 @@ from .unit import Unit
 
 _DROP_PURPOSES = delete(memory_purposes).where(
     memory_purposes.c.tenant_id == TENANT, one_of(memory_purposes.c.memory_id)
+)
+
+_SAID = (
+    select(consents.c.subject, consents.c.purpose, consents.c.action)
+    .where(consents.c.tenant_id == TENANT, one_of(consents.c.subject))
+    .order_by(consents.c.number)
 )
 
 
@@ -49,6 +55,15 @@ def standing(unit: Unit, subject: Pseudonym) -> dict[str, ConsentAction]:
         .order_by(consents.c.number)
     )
     return {row[0]: ConsentAction(row[1]) for row in unit.connection.execute(query)}
+
+
+def standing_of(unit: Unit, subjects: Collection[Pseudonym]) -> dict[Pseudonym, dict[str, ConsentAction]]:
+    """Return what the newest records of several subjects say, as `standing` does of one."""
+    said: dict[Pseudonym, dict[str, ConsentAction]] = {}
+    if subjects:
+        for subject, purpose, action in unit.connection.execute(_SAID, any_of(unit, [*subjects])):
+            said.setdefault(Pseudonym(subject), {})[purpose] = ConsentAction(action)
+    return said
 
 
 def of_subject(unit: Unit, subject: Pseudonym) -> list[Consent]:

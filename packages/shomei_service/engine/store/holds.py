@@ -1,6 +1,6 @@
 """Legal holds, and what they cover. SEMANTICS.md §7."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, RowMapping, insert, select, tuple_, union, update
@@ -19,6 +19,7 @@ _HELD = union(
     .join(holds, holds.c.subject == memory_subjects.c.subject)
     .where(*_OPEN, memory_subjects.c.tenant_id == TENANT, one_of(memory_subjects.c.memory_id)),
 )
+_SUBJECTS_HELD = select(holds.c.subject).where(*_OPEN, one_of(holds.c.subject))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +109,12 @@ def held_among(unit: Unit, ids: Sequence[MemoryId]) -> frozenset[MemoryId]:
     return frozenset(MemoryId(value) for value in held)
 
 
-def is_subject_held(unit: Unit, subjects: Sequence[Pseudonym]) -> bool:
-    """Say whether an open hold covers any of the subjects with everything there will be."""
-    query = select(holds.c.hold_id).where(
-        holds.c.tenant_id == unit.tenant, holds.c.released_at.is_(None), holds.c.subject.in_(subjects)
-    )
-    return unit.connection.execute(query.limit(1)).first() is not None
+def subjects_held(unit: Unit, subjects: Collection[Pseudonym]) -> frozenset[Pseudonym]:
+    """Return those of the subjects whom an open hold covers with everything there will be."""
+    if not subjects:
+        return frozenset()
+    found = unit.connection.execute(_SUBJECTS_HELD, any_of(unit, [*subjects])).scalars()
+    return frozenset(Pseudonym(value) for value in found)
 
 
 def expired(connection: Connection, now: int) -> list[tuple[TenantId, str]]:

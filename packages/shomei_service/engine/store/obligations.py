@@ -1,6 +1,6 @@
 """Obligations: what is still owed, and the forget requests that wait for it. SEMANTICS.md §8, §21."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, RowMapping, bindparam, delete, exists, func, insert, select, tuple_, update
@@ -43,6 +43,7 @@ _OWED_BY = (
     .where(requests.c.tenant_id == TENANT, requests.c.owed_by == WANTED)
     .order_by(requests.c.requested_at, requests.c.request_id)
 )
+_FORGOTTEN = select(requests.c.subject).where(requests.c.tenant_id == TENANT, one_of(requests.c.subject))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +164,12 @@ def put_request(unit: Unit, request: Request) -> None:
     unit.connection.execute(insert(requests).values(values | {"tenant_id": unit.tenant}))
 
 
-def was_forgotten(unit: Unit, subjects: Sequence[Pseudonym]) -> bool:
-    """Say whether any of the subjects was ever asked to be forgotten."""
-    query = select(requests.c.request_id).where(
-        requests.c.tenant_id == unit.tenant, requests.c.subject.in_(subjects)
-    )
-    return unit.connection.execute(query.limit(1)).first() is not None
+def forgotten_among(unit: Unit, subjects: Collection[Pseudonym]) -> frozenset[Pseudonym]:
+    """Return those of the subjects who were ever asked to be forgotten."""
+    if not subjects:
+        return frozenset()
+    found = unit.connection.execute(_FORGOTTEN, any_of(unit, [*subjects])).scalars()
+    return frozenset(Pseudonym(value) for value in found)
 
 
 def defer(unit: Unit, request_id: str, ids: Sequence[tuple[MemoryId, bool]]) -> None:

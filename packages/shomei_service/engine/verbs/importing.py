@@ -127,10 +127,8 @@ def _admit(engine: Engine, caller: Caller, form: str, keyed: Sequence[_Keyed]) -
         return {}
     with engine.reading(caller.tenant) as unit:
         tenant = tenants.get(unit)
-    sealed = [
-        admission.prepare(engine, tenant, replace(one.line.new, source_kind=SourceKind.IMPORTED))
-        for one in keyed
-    ]
+    news = [replace(one.line.new, source_kind=SourceKind.IMPORTED) for one in keyed]
+    sealed = admission.prepare(engine, tenant, news)
     with engine.unit(caller.tenant) as unit:
         tenants.lock(unit)  # two imports of one file take turns
         settled = _settled(unit, keyed)

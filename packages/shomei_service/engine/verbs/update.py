@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from .. import admission, disposal, policy, retries
-from ..admission import Admission, Standing
+from ..admission import Admission
 from ..custody import Punctured
 from ..errors import Blocked, IntegrityFault, NotFound
 from ..model import (
@@ -22,6 +22,7 @@ from ..model import (
     Updated,
 )
 from ..parts import Engine
+from ..standing import Standing
 from ..store import consents, holds, lineage, memories, restrictions, tenants
 from ..store.lineage import Edge
 from ..store.unit import Unit
@@ -51,7 +52,7 @@ def update(engine: Engine, caller: Caller, memory_id: str, text: str) -> Updated
         lawful_basis=found.row.lawful_basis,
         purposes=found.purposes,
     )
-    successor = admission.prepare(engine, found.tenant, new)
+    [successor] = admission.prepare(engine, found.tenant, [new])
     with engine.audit.refusals(caller, "update", memory_id), engine.flights.reserved() as intent_id:
         intent = disposal.new_intent(
             engine,

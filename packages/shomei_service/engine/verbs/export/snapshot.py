@@ -83,7 +83,7 @@ class Snapshot:
             "identity_check_code": wanted.identity_check,
             "log_origin": tenant.log_origin,
             "as_of_seq": tenant.next_seq,
-            "preserved_for_legal_reasons": holds.is_subject_held(unit, [subject]),
+            "preserved_for_legal_reasons": bool(holds.subjects_held(unit, [subject])),
             "processing": wording.processing(tenant.policies),
             "redactions": [
                 {"memory_id": one, "code": code.value} for one, code in sorted(wanted.redactions.items())
