@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Connection
 
-from shomei_service.engine.errors import NotFound, StorageUnavailable
-from shomei_service.engine.model import Added, NewMemory, Retry, TenantId
+from shomei_service.engine.errors import EgressFault, IdempotencyMismatch, NotFound, StorageUnavailable
+from shomei_service.engine.model import Added, Caller, NewMemory, Retry, TenantId
 from shomei_service.engine.turnstile import Turnstile
-from shomei_service.engine.verbs.add import add
+from shomei_service.engine.verbs import read
+from shomei_service.engine.verbs.add import add, add_each
 from tests.fakes import House
 
 TOGETHER = 12
@@ -72,6 +73,41 @@ def test_the_same_call_twice_in_one_transaction_is_made_once(house: House) -> No
     answers = added_at_once(house, [NewMemory("fact")] * TOGETHER, key="once")
     assert len({one.memory_id for one in answers if isinstance(one, Added)}) == 1
     assert all(isinstance(one, Added) for one in answers)
+
+
+def test_a_key_used_with_another_request_is_refused_in_one_transaction_too(house: House) -> None:
+    def retrying(body: bytes) -> Caller:
+        return replace(house.data, retry=Retry("POST /v1/memories", "once", body))
+
+    asked = [(retrying(body), [NewMemory("fact")]) for body in (b"a", b"b", b"a")]
+    first, other, again = add_each(house.engine, house.data.tenant, asked)
+    assert isinstance(first, list)
+    assert isinstance(other, IdempotencyMismatch)
+    assert again == first
+
+
+def test_what_must_not_be_signed_stops_nobody_else(house: House) -> None:
+    odd = replace(house.data, actor="no key at all")
+    callers = [house.data, odd, house.data, odd]
+    asked = [(caller, [NewMemory("fact"), NewMemory("other")]) for caller in callers]
+    answers = add_each(house.engine, house.data.tenant, asked)
+    assert [type(one) for one in answers] == [list, EgressFault, list, EgressFault]
+    kept = [one for answer in answers if isinstance(answer, list) for one in answer]
+    places = [one.receipt.body["log"]["seq"] for one in kept]
+    assert places == list(range(places[0], places[0] + 4))
+    assert {read.get(house.engine, house.data, one.memory_id).content.text for one in kept} == {
+        "fact",
+        "other",
+    }
+
+
+def test_each_receipt_names_whose_act_it_was(house: House) -> None:
+    callers = [house.data, house.admin, house.data]
+    answers = add_each(house.engine, house.data.tenant, [(one, [NewMemory("fact")]) for one in callers])
+    actors = [
+        one.receipt.body["actor_ref"] for answer in answers if isinstance(answer, list) for one in answer
+    ]
+    assert actors == [one.actor for one in callers]
 
 
 def test_a_failure_of_the_transaction_is_everybodys() -> None:

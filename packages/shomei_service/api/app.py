@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, NoReturn, cast
 
 import anyio.to_thread
@@ -17,14 +18,16 @@ from starlette.routing import Match
 from ..engine.errors import NotFound
 from ..engine.parts import Engine
 from ..engine.upkeep import embed
+from ..engine.verbs import access
 from ..settings import Settings, read_settings
 from . import errors, public
 from .doors import Door, governed
 from .errors import NoSuchMethod
 from .exchange import AnyOperation, Exchange
 from .gate import Gate
+from .gathering import Gathering
 from .journal import REQUEST_ID
-from .lanes import Lanes
+from .lanes import Lane, Lanes
 from .metrics import Meters
 from .paths import RawPath
 from .rates import Rates
@@ -54,9 +57,13 @@ def create_app(
     lanes = Lanes()
     rates = Rates(settings or read_settings())
     meters = Meters(engine, lanes, upkeep)
+    callers = Gathering(lanes, Lane.ADMIT, partial(access.authenticate_each, engine))
     described = [
         *public.checks(engine, lanes, upkeep),
-        *(governed(operation, Exchange(operation, engine, lanes, rates, meters)) for operation in operations),
+        *(
+            governed(operation, Exchange(operation, engine, lanes, rates, meters, callers))
+            for operation in operations
+        ),
     ]
 
     @asynccontextmanager

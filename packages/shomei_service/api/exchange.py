@@ -1,7 +1,7 @@
 """One request and its answer: every route takes these steps, in the contract's order. CONTRACT.md §2."""
 
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar, cast
@@ -12,9 +12,9 @@ from starlette.types import Scope as Request
 from ..engine.errors import EngineError, Fault, Unauthenticated
 from ..engine.model import Call, Caller, Json, Scope
 from ..engine.parts import Engine
-from ..engine.verbs import access
 from . import auth, bodies, errors, forms, paths, reading, retries, streams
 from .bodies import SINGLE, Allowance, ClientGone
+from .gathering import Gathering
 from .journal import REQUEST_ID, log_fault
 from .lanes import Lane, Lanes
 from .metrics import Meters
@@ -46,7 +46,9 @@ class Ask(Generic[B, Q]):
     meters: Meters
 
 
-Act = Callable[[Ask[B, Q]], Mapping[str, object] | Reply | Streamed]
+Outcome = Mapping[str, object] | Reply | Streamed
+Act = Callable[[Ask[B, Q]], Outcome]
+Together = Callable[[Sequence[Ask[B, Q]]], Sequence[Outcome | Exception]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,23 +69,42 @@ class Operation(Generic[B, Q]):
     refused: Mapping[type[EngineError], Mapping[str, Json]] = field(default_factory=lambda: _NO_FIELDS)
     forms: Mapping[str, Act[B, Q]] = field(default_factory=lambda: _NO_FORMS)  # by media type, beside JSON
     media_type: str = "application/json"
+    together: Together[B, Q] | None = None  # what `act` does, for several of one tenant at once
     streams: bool = False  # whether JSON is sent while it is made, as the other forms are
 
 
 AnyOperation = Operation[Shape, Shape]
+Callers = Gathering[str, Caller]  # from a token to who holds it
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A request whose caller may ask, with its body as it arrived."""
+
+    request: Request
+    caller: Caller
+    raw: bytes
 
 
 class Exchange:
     """An operation as an ASGI application."""
 
     def __init__(
-        self, operation: AnyOperation, engine: Engine, lanes: Lanes, rates: Rates, meters: Meters
+        self,
+        operation: AnyOperation,
+        engine: Engine,
+        lanes: Lanes,
+        rates: Rates,
+        meters: Meters,
+        callers: Callers,
     ) -> None:
         self.operation = operation
         self._engine = engine
         self._lanes = lanes
         self._rates = rates
         self._meters = meters
+        self._callers = callers
+        self._gathering = Gathering(lanes, operation.lane, self._work_together)
 
     async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
         """Answer the request, or say nothing to a client that is gone."""
@@ -131,11 +152,13 @@ class Exchange:
             # 4. The rest is work, and leaves the event loop.
             call = Call(cast(str, request[REQUEST_ID]), began, self._status_of)
             asking = replace(caller, call=call)
-            return await self._lanes.run(operation.lane, self._work, request, asking, raw, form)
+            if operation.together is not None:
+                return await self._gathering.ask(caller.tenant, _Read(request, asking, raw))
+            return await self._lanes.run(operation.lane, self._work, _Read(request, asking, raw), form)
 
     async def _authenticate(self, request: Request) -> Caller:
         try:
-            return await self._lanes.run(Lane.ADMIT, access.authenticate, self._engine, auth.bearer(request))
+            return await self._callers.ask(None, auth.bearer(request))
         except Unauthenticated:
             self._rates.fail(auth.suspects(request))
             raise
@@ -143,9 +166,29 @@ class Exchange:
     def _status_of(self, error: EngineError | None) -> int:
         return self.operation.success if error is None else errors.status_of(error)
 
-    def _work(self, request: Request, caller: Caller, raw: bytes, form: str | None) -> Reply | Stream:
-        operation = self.operation
-        # 422, then 404 for an id that names nothing, then whatever the verb says.
+    def _work(self, read: _Read, form: str | None = None) -> Reply | Stream:
+        ask = self._ask(read)
+        return self._written((self.operation.forms[form] if form is not None else self.operation.act)(ask))
+
+    def _work_together(self, several: Sequence[_Read]) -> Sequence[Reply | Stream | Exception]:
+        """Do what `_work` does for each; what one's request is refused for is that one's answer."""
+        together = self.operation.together
+        if together is None or len(several) == 1:
+            return [self._work(read) for read in several]
+        answers: dict[int, Reply | Stream | Exception] = {}
+        asks: dict[int, Ask[Shape, Shape]] = {}
+        for at, read in enumerate(several):
+            try:
+                asks[at] = self._ask(read)
+            except Exception as exc:  # noqa: BLE001 - whatever it is, it is nobody else's answer
+                answers[at] = exc
+        for at, outcome in zip(asks, together([*asks.values()]) if asks else (), strict=True):
+            answers[at] = outcome if isinstance(outcome, Exception) else self._written(outcome)
+        return [answers[at] for at in range(len(several))]
+
+    def _ask(self, read: _Read) -> Ask[Shape, Shape]:
+        """Return a well-formed request. Raises 422's, then 404 for an id that names nothing."""
+        operation, request, caller, raw = self.operation, read.request, read.caller, read.raw
         ask = Ask(
             engine=self._engine,
             caller=replace(caller, retry=retries.read(operation, request, raw)),
@@ -157,7 +200,10 @@ class Exchange:
             meters=self._meters,
         )
         self._rates.charge(caller.actor, operation.lane, operation.weigh(ask.body) - 1)
-        answer = (operation.forms[form] if form is not None else operation.act)(ask)
+        return ask
+
+    def _written(self, answer: Outcome) -> Reply | Stream:
+        operation = self.operation
         if isinstance(answer, Streamed):
             return Stream(operation.success, answer, self._lanes)
         if isinstance(answer, Reply):

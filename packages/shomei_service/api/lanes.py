@@ -3,7 +3,8 @@
 import functools
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Final, ParamSpec, TypeVar
 
@@ -66,15 +67,23 @@ class Lanes:
 
         Raises Busy instead of queueing without end.
         """
+        with self.place(lane):
+            return await self.work(lane, functools.partial(work, *args, **kwargs))
+
+    @contextmanager
+    def place(self, lane: Lane) -> Generator[None]:
+        """Hold one of the lane's places, at work or waiting. Raises Busy when there is none."""
         if self._inside[lane] >= self._most[lane]:
             raise Busy("more work is waiting than this service holds; try again")
         self._inside[lane] += 1
         try:
-            return await anyio.to_thread.run_sync(
-                self._count, functools.partial(work, *args, **kwargs), limiter=self._limiters[lane]
-            )
+            yield
         finally:
             self._inside[lane] -= 1
+
+    async def work(self, lane: Lane, work: Callable[..., T], *args: object) -> T:
+        """Return what the work returns, done by one of the lane's threads; its places are others' care."""
+        return await anyio.to_thread.run_sync(self._count, work, args, limiter=self._limiters[lane])
 
     def load(self) -> dict[Lane, int]:
         """Return how many calls are in each lane, at work or waiting."""
@@ -85,11 +94,11 @@ class Lanes:
         with self._done:
             self._done.wait_for(lambda: self._working == 0, _DRAIN_SECONDS)
 
-    def _count(self, work: Callable[[], T]) -> T:
+    def _count(self, work: Callable[..., T], args: Sequence[object]) -> T:
         with self._done:
             self._working += 1
         try:
-            return work()
+            return work(*args)
         finally:
             with self._done:
                 self._working -= 1

@@ -1,5 +1,6 @@
 """Remember, read, delete and check single memories. CONTRACT.md §1."""
 
+from collections.abc import Sequence
 from typing import Final, cast
 
 from ...engine.errors import Blocked, Held, LineageUnsupported, NotFound, RowDamaged
@@ -18,6 +19,13 @@ _DELETED: Final = "memory deleted (governed crypto-erasure)"
 def add_memory(ask: Ask[NewMemoryBody, Nothing]) -> AddAnswer:
     """Remember one memory."""
     return {"results": [_added(add.add(ask.engine, ask.caller, _new(ask.body)))]}
+
+
+def add_each(asks: Sequence[Ask[NewMemoryBody, Nothing]]) -> list[AddAnswer | Exception]:
+    """Remember one memory for each of several callers."""
+    asked = [(ask.caller, [_new(ask.body)]) for ask in asks]
+    answers = add.add_each(asks[0].engine, asks[0].caller.tenant, asked)
+    return [one if isinstance(one, Exception) else {"results": [*map(_added, one)]} for one in answers]
 
 
 def add_memories(ask: Ask[BatchBody, Nothing]) -> AddAnswer:
@@ -109,6 +117,7 @@ OPERATIONS: Final = (
         query=Nothing,
         lane=Lane.REMEMBER,
         refused={NotFound: {}, Blocked: {}, LineageUnsupported: {}},
+        together=add_each,
     ),
     Operation(
         method="POST",

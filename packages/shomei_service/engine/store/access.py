@@ -1,16 +1,17 @@
 """API keys at rest: the public id, a SHA-256 of the 256-bit secret, a scope. CONTRACT.md §3."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert, select, update
 
 from ..model import Scope, TenantId
-from .bound import WANTED
+from .bound import one_of
 from .records import record
 from .tables import api_keys
 from .unit import Unit
 
-_FIND = select(api_keys).where(api_keys.c.key_id == WANTED)
+_FIND = select(api_keys).where(one_of(api_keys.c.key_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,10 @@ def put(unit: Unit, key: ApiKey) -> None:
     )
 
 
-def find(connection: Connection, key_id: str) -> ApiKey | None:
-    """Return the key with this public id; it names its tenant."""
-    row = connection.execute(_FIND, {"wanted": key_id}).mappings().first()
-    return record(ApiKey, row, scope=Scope(row["scope"])) if row else None
+def find(connection: Connection, ids: Collection[str]) -> dict[str, ApiKey]:
+    """Return the keys with these public ids, by id; each names its tenant."""
+    found = connection.execute(_FIND, {"several": [*ids]}).mappings()
+    return {row["key_id"]: record(ApiKey, row, scope=Scope(row["scope"])) for row in found}
 
 
 def of_tenant(unit: Unit) -> list[ApiKey]:

@@ -23,6 +23,9 @@ from . import schema, server, walls
 
 _BUSY_TIMEOUT_S = 10
 _TRUNCATE_TIMEOUT_MS = 200
+_KEPT_OPEN = (
+    16  # as many as read at once; one beyond these opens the file anew, which costs more than it reads
+)
 _RESERVE_BYTES = 8 << 20  # the log of an erasure of some thousand rows; it is emptied after each
 _PRAGMAS = (
     "journal_mode=WAL",
@@ -218,7 +221,9 @@ def _connect(url: URL, *, read_only: bool, pool: int) -> Engine:
             hide_parameters=True,
         )
     else:
-        engine = create_engine(url, hide_parameters=True, connect_args={"timeout": _BUSY_TIMEOUT_S})
+        engine = create_engine(
+            url, hide_parameters=True, connect_args={"timeout": _BUSY_TIMEOUT_S}, pool_size=_KEPT_OPEN
+        )
         event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,15 +36,31 @@ class NewKey:
 
 def authenticate(engine: Engine, token: str) -> Caller:
     """Return who holds the token. Raise Unauthenticated for malformed, unknown and revoked alike."""
-    match = _TOKEN.fullmatch(token)
+    [answer] = authenticate_each(engine, [token])
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def authenticate_each(engine: Engine, tokens: Sequence[str]) -> list[Caller | Unauthenticated]:
+    """Do what `authenticate` does for several tokens, in one reading; an answer for each."""
+    matches = [_TOKEN.fullmatch(token) for token in tokens]
+    ids = [match[1] for match in matches if match is not None]
+    keys: dict[str, ApiKey] = {}
+    if ids:
+        with engine.store.snapshot() as connection:
+            keys = access.find(connection, ids)
+    return [_holder(match, keys.get(match[1]) if match else None) for match in matches]
+
+
+def _holder(match: re.Match[str] | None, key: ApiKey | None) -> Caller | Unauthenticated:
+    refused = Unauthenticated("a valid API key is required")
     if match is None:
-        raise Unauthenticated("a valid API key is required")
-    with engine.store.snapshot() as connection:
-        key = access.find(connection, match[1])
+        return refused
     presented = hashlib.sha256(match[2].encode()).digest()
     genuine = hmac.compare_digest(presented, key.secret_sha256 if key else _NOBODY)
     if key is None or not genuine or key.revoked_at is not None:
-        raise Unauthenticated("a valid API key is required")
+        return refused
     scopes = frozenset({Scope.DATA, Scope.ADMIN} if key.scope is Scope.ADMIN else {Scope.DATA})
     return Caller(key.tenant_id, f"key_{key.key_id}", scopes)
 
