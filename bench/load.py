@@ -3,8 +3,8 @@
     python bench/load.py [adds|postgres|start|kill ...]    writes bench/results/load.json
     status 1: a bar missed, 3: too busy to say
 
-Clients are raw sockets of this process, so that little of the machine goes to asking. C is one synced SQLite
-commit of the same run. The control for shared commits is the same service with the sharing taken out.
+C is one synced SQLite commit of the same run. The control for shared commits is the same service with the
+sharing taken out.
 """
 
 import argparse
@@ -17,16 +17,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench._machine import LEAST_IDLE, commit_ms, described, idle_share
+from bench._wire import connected, cpu_ms
+from shomei_service.engine.errors import NotFound
+from shomei_service.engine.verbs import read
 from tests.engine.custody import postgres
-from tests.fakes import Home, new_home
+from tests.fakes import House, new_home
 from tests.service import Service, serving
 
 RESULTS = Path(__file__).parent / "results" / "load.json"
@@ -41,8 +44,11 @@ BATCH_BAR, POSTGRES_BAR, START_S, HELP_MS = 3000.0, 400.0, 1.5, 250.0
 
 # Every arrival its own transaction: what a service without shared commits does.
 UNSHARED = """
+from shomei_service.api.routes import OPERATIONS
 from shomei_service.engine.turnstile import Turnstile
 import threading
+for _one in OPERATIONS:
+    object.__setattr__(_one, "together", None)
 _one = threading.Lock()
 def _alone(self, asked, serve):
     with _one:
@@ -67,36 +73,6 @@ class Row:
     def is_missed(self) -> bool:
         """Whether the value is on the wrong side."""
         return self.bar is not None and (self.value < self.bar if self.at_least else self.value > self.bar)
-
-
-class Client:
-    """One kept connection."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str) -> None:
-        self._reader, self._writer, self._token = reader, writer, token
-
-    async def post(self, path: str, body: object) -> tuple[int, bytes]:
-        """Send one request and return status and body."""
-        data = json.dumps(body).encode()
-        head = (
-            f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self._token}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
-        )
-        self._writer.write(head.encode() + data)
-        lines = (await self._reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
-        length = next(int(line[15:]) for line in lines if line.lower().startswith(b"content-length:"))
-        return int(lines[0].split()[1]), await self._reader.readexactly(length)
-
-
-@asynccontextmanager
-async def connected(service: Service, token: str) -> AsyncGenerator[Client, None]:
-    """Yield a client."""
-    port = int(service.url.rsplit(":", 1)[1])
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
-    try:
-        yield Client(reader, writer, token)
-    finally:
-        writer.close()
 
 
 async def adding(service: Service, token: str, clients: int, each: int) -> tuple[float, list[float]]:
@@ -142,15 +118,15 @@ def adds(folder: Path) -> list[Row]:
     with serving(home, folder) as service:
         asyncio.run(adding(service, home.data_token, 4, 10))
         alone = statistics.median(asyncio.run(adding(service, home.data_token, 1, ALONE))[1])
-        rate, spent = asyncio.run(adding(service, home.data_token, CLIENTS, ADDS_A_CLIENT))
-        cpu = _cpu_ms(service) / (ALONE + 40 + CLIENTS * ADDS_A_CLIENT)
+        rate, spent, cpu = _many(service, home.data_token)
         batch = asyncio.run(batches(service, home.data_token))
     with serving(home, folder, before=UNSHARED) as service:
         asyncio.run(adding(service, home.data_token, 4, 10))
         unshared, _ = asyncio.run(adding(service, home.data_token, CLIENTS, ADDS_A_CLIENT // 3))
     commit = (before + commit_ms(folder)) / 2
     return [
-        Row(f"one synced commit C, ms (server CPU an add {cpu:.2f} ms)", commit, None),
+        Row("one synced commit C, ms", commit, None),
+        Row("server CPU an add, ms", cpu, None),
         Row(f"adds/s, SQLite, {CLIENTS} clients", rate, ADDS_BAR if commit <= 5 else None, at_least=True),
         Row("p95 of them, ms", _p95(spent), ADDS_P95_MS if commit <= 5 else None),
         Row("times one transaction a request", rate / unshared, SHARED_RATIO if commit >= 3 else None, True),
@@ -159,37 +135,41 @@ def adds(folder: Path) -> list[Row]:
     ]
 
 
+def _many(service: Service, token: str) -> tuple[float, list[float], float]:
+    """Return what `adding` does for all clients, and the processor time of the service for each add."""
+    before = cpu_ms(service)
+    rate, spent = asyncio.run(adding(service, token, CLIENTS, ADDS_A_CLIENT))
+    return rate, spent, (cpu_ms(service) - before) / len(spent)
+
+
 def on_postgres(folder: Path) -> list[Row]:
-    """PostgreSQL, two workers."""
+    """PostgreSQL on the disk, two workers."""
     binaries = postgres.programs()
     if binaries is None:
         return []
-    with postgres.server(binaries) as server:
-        home = new_home(
-            folder,
-            database_url=server.database("shomei_load"),
-            custody_database=server.database("shomei_load_custody"),
-        )
-        with serving(home, folder, settings={"SHOMEI_WORKERS": "2"} | _urls(home)) as service:
+    with postgres.server(binaries, below=Path(tempfile.gettempdir())) as server:
+        databases = {"database_url": server.database("load"), "custody_url": server.database("custody")}
+        home = new_home(folder, **databases)
+        with serving(home, folder, settings=several_workers(2, databases)) as service:
             asyncio.run(adding(service, home.data_token, 4, 10))
-            rate, spent = asyncio.run(adding(service, home.data_token, CLIENTS, ADDS_A_CLIENT))
+            rate, spent, cpu = _many(service, home.data_token)
     return [
+        Row("server CPU an add, PostgreSQL's not counted, ms", cpu, None),
         Row(f"adds/s, PostgreSQL, two workers, {CLIENTS} clients", rate, POSTGRES_BAR, at_least=True),
         Row("p95 of them, ms", _p95(spent), None),
     ]
 
 
-def _urls(home: Home) -> dict[str, str]:
-    settings = home.settings
-    return {
-        "SHOMEI_DATABASE_URL": str(settings.database_url),
-        "SHOMEI_CUSTODY_DATABASE": str(settings.custody_database),
+def several_workers(number: int, databases: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a service of so many processes on these databases."""
+    return {"SHOMEI_WORKERS": str(number)} | {
+        f"SHOMEI_{name.upper()}": url for name, url in databases.items()
     }
 
 
 def starts(folder: Path) -> list[Row]:
     """From spawning to healthy, and what asking for help costs."""
-    home = new_home(folder)
+    home = new_home(folder, embedder="builtin")
     spent: list[float] = []
     for _ in range(5):
         began = time.perf_counter()
@@ -210,30 +190,36 @@ def starts(folder: Path) -> list[Row]:
 def killed(folder: Path) -> list[Row]:
     """Kill the service under load, again and again: every acknowledged add must be there afterwards."""
     home = new_home(folder)
-    known: list[str] = []
+    known: list[tuple[str, str]] = []
     for _ in range(5):
         with serving(home, folder) as service:
             known += asyncio.run(_until_killed(service, home.data_token))
     with home.opened() as house:
-        stored = house.engine.store.snapshot()
-        with stored as connection:
-            present = {row[0] for row in connection.exec_driver_sql("SELECT memory_id FROM memories")}
-    lost = sum(memory_id not in present for memory_id in known)
+        lost = sum(not _is_there(house, memory_id, text) for memory_id, text in known)
     return [Row(f"of {len(known)} acknowledged adds lost to five kill -9", lost, 0)]
 
 
-async def _until_killed(service: Service, token: str) -> list[str]:
-    acknowledged: list[str] = []
+def _is_there(house: House, memory_id: str, text: str) -> bool:
+    try:
+        return read.get(house.engine, house.data, memory_id).content.text == text
+    except NotFound:
+        return False
+
+
+async def _until_killed(service: Service, token: str) -> list[tuple[str, str]]:
+    acknowledged: list[tuple[str, str]] = []
 
     async def one(number: int) -> None:
         async with connected(service, token) as client:
-            while True:
+            for turn in count():
+                text = TEXT.format(f"{number}-{turn}")
                 try:
-                    status, body = await client.post("/v1/memories", {"messages": f"{number}"})
-                except (OSError, asyncio.IncompleteReadError):
+                    status, body = await client.post("/v1/memories", {"messages": text})
+                except (OSError, EOFError):
                     return
-                if status == 200:
-                    acknowledged.append(json.loads(body)["results"][0]["id"])
+                if status != 200:
+                    raise RuntimeError(f"an add was answered {status}")
+                acknowledged.append((body["results"][0]["id"], text))
 
     async with asyncio.TaskGroup() as group:
         for number in range(CLIENTS):
@@ -243,17 +229,19 @@ async def _until_killed(service: Service, token: str) -> list[str]:
     return acknowledged
 
 
-def _cpu_ms(service: Service) -> float:
-    fields = Path(f"/proc/{service.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
-
-
 PARTS: dict[str, Callable[[Path], list[Row]]] = {
     "adds": adds,
     "postgres": on_postgres,
     "start": starts,
     "kill": killed,
 }
+
+
+def shown(rows: Sequence[Row]) -> None:
+    """Print each value beside its bar."""
+    for row in rows:
+        bar = "no bar here" if row.bar is None else f"bar {row.bar:.2f}"
+        print(f"{row.what}: {row.value:.2f}  ({bar}) {'MISSED' if row.is_missed else ''}", flush=True)
 
 
 def main() -> int:
@@ -267,9 +255,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as directory:
             found = PARTS[name](Path(directory))
         rows += found
-        for row in found:
-            bar = "no bar here" if row.bar is None else f"bar {row.bar:.2f}"
-            print(f"{row.what}: {row.value:.2f}  ({bar}) {'MISSED' if row.is_missed else ''}", flush=True)
+        shown(found)
     print(f"idle before: {idle:.0%}")
     result = {
         "idle": round(idle, 2),

@@ -23,10 +23,12 @@ def programs() -> Path | None:
 
 
 @contextmanager
-def server(binaries: Path) -> Iterator["Server"]:
-    """Yield a running server; it and its data go at the end."""
+def server(binaries: Path, below: Path | None = None) -> Iterator["Server"]:
+    """Yield a running server, in memory unless it is to lie below a folder; it and its data go at the end."""
     memory = Path("/dev/shm")
-    directory = Path(tempfile.mkdtemp(prefix="shomei-pg-", dir=memory if memory.is_dir() else None))
+    directory = Path(
+        tempfile.mkdtemp(prefix="shomei-pg-", dir=below or (memory if memory.is_dir() else None))
+    )
     running = Server(binaries, directory)
     try:
         running.initialise()
