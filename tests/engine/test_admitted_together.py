@@ -80,7 +80,7 @@ def test_a_key_used_with_another_request_is_refused_in_one_transaction_too(house
         return replace(house.data, retry=Retry("POST /v1/memories", "once", body))
 
     asked = [(retrying(body), [NewMemory("fact")]) for body in (b"a", b"b", b"a")]
-    first, other, again = add_each(house.engine, house.data.tenant, asked)
+    first, other, again = add_each(house.engine, asked)
     assert isinstance(first, list)
     assert isinstance(other, IdempotencyMismatch)
     assert again == first
@@ -90,7 +90,7 @@ def test_what_must_not_be_signed_stops_nobody_else(house: House) -> None:
     odd = replace(house.data, actor="no key at all")
     callers = [house.data, odd, house.data, odd]
     asked = [(caller, [NewMemory("fact"), NewMemory("other")]) for caller in callers]
-    answers = add_each(house.engine, house.data.tenant, asked)
+    answers = add_each(house.engine, asked)
     assert [type(one) for one in answers] == [list, EgressFault, list, EgressFault]
     kept = [one for answer in answers if isinstance(answer, list) for one in answer]
     places = [one.receipt.body["log"]["seq"] for one in kept]
@@ -101,9 +101,15 @@ def test_what_must_not_be_signed_stops_nobody_else(house: House) -> None:
     }
 
 
+def test_callers_of_several_tenants_are_never_taken_together(house: House) -> None:
+    asked = [(caller, [NewMemory("fact")]) for caller in (house.data, house.stranger())]
+    with pytest.raises(ValueError, match="too many values"):
+        add_each(house.engine, asked)
+
+
 def test_each_receipt_names_whose_act_it_was(house: House) -> None:
     callers = [house.data, house.admin, house.data]
-    answers = add_each(house.engine, house.data.tenant, [(one, [NewMemory("fact")]) for one in callers])
+    answers = add_each(house.engine, [(one, [NewMemory("fact")]) for one in callers])
     actors = [
         one.receipt.body["actor_ref"] for answer in answers if isinstance(answer, list) for one in answer
     ]

@@ -24,7 +24,7 @@ def add_memory(ask: Ask[NewMemoryBody, Nothing]) -> AddAnswer:
 def add_each(asks: Sequence[Ask[NewMemoryBody, Nothing]]) -> list[AddAnswer | Exception]:
     """Remember one memory for each of several callers."""
     asked = [(ask.caller, [_new(ask.body)]) for ask in asks]
-    answers = add.add_each(asks[0].engine, asks[0].caller.tenant, asked)
+    answers = add.add_each(asks[0].engine, asked)
     return [one if isinstance(one, Exception) else {"results": [*map(_added, one)]} for one in answers]
 
 

@@ -40,7 +40,7 @@ def add(engine: Engine, caller: Caller, new: NewMemory) -> Added:
 
 def add_batch(engine: Engine, caller: Caller, news: Sequence[NewMemory]) -> list[Added]:
     """Store all the memories in one transaction, or none of them; one receipt each."""
-    [answer] = add_each(engine, caller.tenant, [(caller, news)])
+    [answer] = add_each(engine, [(caller, news)])
     if isinstance(answer, Exception):
         raise answer
     return answer
@@ -50,11 +50,13 @@ Asked = tuple[Caller, Sequence[NewMemory]]
 Answer = list[Added] | Exception
 
 
-def add_each(engine: Engine, tenant: TenantId, asked: Sequence[Asked]) -> list[Answer]:
+def add_each(engine: Engine, asked: Sequence[Asked]) -> list[Answer]:
     """Do what `add_batch` does for several callers of one tenant, in one transaction; an answer for each.
 
     A refusal is the answer of whom it is made to; what is raised, such as StorageUnavailable, is everybody's.
+    Raises ValueError for callers of several tenants.
     """
+    [tenant] = {caller.tenant for caller, _ in asked}
     with engine.reading(tenant) as unit:
         found = tenants.get(unit)
         answers = {at: told for at, one in enumerate(asked) if (told := _told(engine, unit, one)) is not None}
@@ -64,7 +66,7 @@ def add_each(engine: Engine, tenant: TenantId, asked: Sequence[Asked]) -> list[A
         if at not in answers:
             try:
                 arrived[at] = _Arrival(caller, admission.prepare(engine, found, news))
-            except EngineError as exc:
+            except Exception as exc:  # noqa: BLE001 - what one's text does to us is nobody else's answer
                 answers[at] = exc
     # 2. Rows and receipts become true together, in one transaction with whoever arrives meanwhile.
     if arrived:
