@@ -4,17 +4,17 @@ CUSTODY.md §4. A line is applied as far as it is not true yet, with the receipt
 one that the database saw already changes nothing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
-from . import aftermath, agreement, deferral, disposal, hold_end, policy, rotation, suppression
+from . import agreement, deferral, disposal, hold_end, journal_owed, policy, rotation, suppression
 from .custody import JournalEntry
 from .custody.journal import WITHDRAWN
 from .errors import NotFound
 from .failpoints import failpoint
+from .journal_owed import Replay, text_of, time_of
 from .model import (
-    ERASURES_OWED,
     SYSTEM_ACTOR,
     Authority,
     Basis,
@@ -25,8 +25,6 @@ from .model import (
     HoldScope,
     Lift,
     MemoryId,
-    Obligation,
-    ObligationKind,
     ObligationState,
     Pseudonym,
     Release,
@@ -36,36 +34,54 @@ from .model import (
 )
 from .parts import Engine
 from .receipts import bodies
-from .store import access, consents, holds, lineage, memories, obligations, signing, tenants, tombstones
+from .store import (
+    access,
+    consents,
+    holds,
+    memories,
+    obligations,
+    signing,
+    tenants,
+)
 from .store.consents import Consent
-from .store.obligations import Request
 from .store.signing import Range
 from .store.unit import Unit
-
-Replay = Callable[[Engine, Unit, JournalEntry], None]
 
 
 def replay(engine: Engine) -> int:
     """Apply every journal line that the database has not seen, in order; return how many there were."""
-    with engine.store.snapshot() as connection:
-        seen = tenants.journal_seen(connection)
-        known = {tenant.tenant_id for tenant in tenants.everyone(connection)}
-    lines = engine.custody.journal_after(seen)
-    withdrawn = {line.codes["line"] for line in lines if line.kind == WITHDRAWN}
-    engine.is_replaying = True
-    try:
+    lines, standing = _unseen(engine)
+    with _replaying(engine):
         for line in lines:
             failpoint("boot.journal")
             with engine.unit(TenantId(line.tenant)) as unit:
                 if line.seq <= tenants.journal_seen(unit.connection, lock=True):
                     continue  # the process that wrote it has just committed what it says
-                # A tenant made after the backup is not there to be governed.
-                if unit.tenant in known and line.seq not in withdrawn and line.kind != WITHDRAWN:
+                if line.seq in standing:
                     _KINDS[line.kind](engine, unit, line)
                 tenants.advance_journal(unit.connection, line.seq)
+    return len(lines)
+
+
+def _unseen(engine: Engine) -> tuple[list[JournalEntry], set[int]]:
+    """Return the lines the database has not seen, and the numbers of those that are to be applied."""
+    with engine.store.snapshot() as connection:
+        seen = tenants.journal_seen(connection)
+        known = {tenant.tenant_id for tenant in tenants.everyone(connection)}
+    lines = engine.custody.journal_after(seen)
+    withdrawn = {line.codes["line"] for line in lines if line.kind == WITHDRAWN}
+    acts = [line for line in lines if line.kind != WITHDRAWN and line.seq not in withdrawn]
+    # A tenant made after the backup is not there to be governed.
+    return lines, {line.seq for line in acts if line.tenant in known}
+
+
+@contextmanager
+def _replaying(engine: Engine) -> Generator[None]:
+    engine.is_replaying = True
+    try:
+        yield
     finally:
         engine.is_replaying = False
-    return len(lines)
 
 
 def owe_what_is_deferred(engine: Engine) -> None:
@@ -99,7 +115,7 @@ def _hold_placed(engine: Engine, unit: Unit, line: JournalEntry) -> None:
     hold_id, *memory_ids = line.ids
     if holds.lock(unit, hold_id) is not None:
         return
-    matter = _text(line.codes, "matter")
+    matter = text_of(line.codes, "matter")
     hold = Hold(
         hold_id=hold_id,
         scope=HoldScope(str(line.codes["scope"])),
@@ -108,8 +124,8 @@ def _hold_placed(engine: Engine, unit: Unit, line: JournalEntry) -> None:
         authority=Authority(str(line.codes["authority"])),
         placed_by=str(line.codes["placed_by"]),
         placed_at=line.at,
-        review_at=_time(line.codes, "review_at"),
-        expires_at=_time(line.codes, "expires_at"),
+        review_at=time_of(line.codes, "review_at"),
+        expires_at=time_of(line.codes, "expires_at"),
         released_at=None,
         release=None,
     )
@@ -134,8 +150,8 @@ def _consent(engine: Engine, unit: Unit, line: JournalEntry) -> None:
     action = ConsentAction(str(line.codes["action"]))
     if consents.standing(unit, subject).get(purpose) is action:
         return
-    evidence = _text(line.codes, "evidence")
-    version, channel = _text(line.codes, "policy_version"), _text(line.codes, "channel_code")
+    evidence = text_of(line.codes, "evidence")
+    version, channel = text_of(line.codes, "policy_version"), text_of(line.codes, "channel_code")
     said = Consent(0, subject, purpose, action, line.at, evidence, version, channel)
     affected = agreement.take_effect(unit, said)
     draft = bodies.consent(
@@ -158,113 +174,12 @@ def _erase_now(engine: Engine, unit: Unit, ids: Sequence[MemoryId]) -> None:
         disposal.intend(engine, unit, intent, going)
 
 
-def _owed(_: Engine, unit: Unit, line: JournalEntry) -> None:
-    """Owe it again; what was erased meanwhile was erased again and is owed no more."""
-    obligation_id, *memory_ids = line.ids
-    memory_id = MemoryId(memory_ids[0]) if memory_ids else None
-    cause = _text(line.codes, "cause")
-    owed = Obligation(
-        obligation_id=obligation_id,
-        kind=ObligationKind(str(line.codes["kind"])),
-        state=ObligationState.OPEN,
-        memory_id=memory_id,
-        subject=Pseudonym(line.pseudonym) if line.pseudonym is not None else None,
-        purpose=_text(line.codes, "purpose"),
-        artifact_id=None,
-        cause=Cause(cause) if cause is not None else None,
-        requested_at=line.at,
-        due_at=_time(line.codes, "due_at"),
-        ended_at=None,
-    )
-    known = obligations.lock(unit, obligation_id)
-    if known is not None:
-        if owed.cause is not None and owed.cause is not known.cause:
-            obligations.set_cause(unit, [obligation_id], owed.cause)
-        return
-    if memory_id is not None and obligations.open_for(unit, [memory_id], ERASURES_OWED):
-        return
-    if memory_id is not None and memories.find(unit, memory_id) is None:
-        stone = tombstones.of_memory(unit, memory_id)
-        if stone is None:
-            return  # it was added after the backup and is not there
-        owed = replace(owed, state=ObligationState.DONE, ended_at=stone.erased_at)
-    obligations.put(unit, [owed])
-
-
-def _ended(state: ObligationState) -> Replay:
-    def replayed(_: Engine, unit: Unit, line: JournalEntry) -> None:
-        for obligation_id in line.ids:
-            owed = obligations.lock(unit, obligation_id)
-            if owed is not None and owed.memory_id is not None:
-                obligations.undefer(unit, owed.memory_id)
-        obligations.end(unit, line.ids, state, at=line.at)
-
-    return replayed
-
-
-def _forget(engine: Engine, unit: Unit, line: JournalEntry) -> None:
-    """Put the request back: what it erased was erased again, what it deferred is owed again.
-
-    Where it never came to erase anything, because a crash or a restore came first, it does so now.
-    """
-    request_id, *concerned = line.ids
-    deferred = [one for one in concerned if one.startswith("lm_")]
-    artifacts = [one for one in concerned if lineage.find_artifact(unit, one) is not None]
-    subject = Pseudonym(str(line.pseudonym))
-    if obligations.subject_of(unit, request_id) is not None:
-        return
-    about = lineage.about(unit, subject)
-    below = [MemoryId(one) for one in lineage.closure(unit, about) if one.startswith("lm_")]
-    present = [row for row in memories.lock_all(unit, [*about, *below]) if policy.is_present(row)]
-    held = holds.held_among(unit, [row.memory_id for row in present])
-    going = [row for row in present if row.memory_id not in held]
-    waiting = [row for row in present if row.memory_id in held and row.memory_id in deferred]
-    left, derived = len(present), sum(row.subject != subject for row in present)
-    gone = max(0, int(line.codes["matched"]) - left)
-    derived_gone = max(0, int(line.codes["derived"]) - derived)
-    request = Request(
-        request_id=request_id,
-        subject=subject,
-        requested_at=line.at,
-        matched_count=gone + len(going) + len(waiting),
-        erased_count=gone,
-        derived_matched_count=derived_gone + sum(row.subject != subject for row in (*going, *waiting)),
-        derived_erased_count=derived_gone,
-        closure_hash=None,
-        owed_by=request_id if going else None,
-    )
-    obligations.put_request(unit, request)
-    obligations.put_request_artifacts(unit, request_id, artifacts)
-    aftermath.request_external_erasure(unit, artifacts, at=line.at)
-    obligations.defer(unit, request_id, [(row.memory_id, row.subject != subject) for row in waiting])
-    if going:
-        intent = disposal.new_intent(
-            engine, request_id, cause=Cause.SUBJECT_FORGET, basis=Basis.SUBJECT_REQUEST, actor=SYSTEM_ACTOR
-        )
-        disposal.intend(engine, unit, intent, going)
-
-
-def _artifact_acknowledged(_: Engine, unit: Unit, line: JournalEntry) -> None:
-    artifact_id = line.ids[0]
-    lineage.acknowledge(unit, artifact_id, at=line.at)
-    owed = [one.obligation_id for one in obligations.of_artifact(unit, artifact_id)]
-    obligations.end(unit, owed, ObligationState.DONE, at=line.at)
-
-
 def _signer_rotated(_: Engine, unit: Unit, line: JournalEntry) -> None:
     """List the key in the log that the restore ended; in the present log the rotation itself says it."""
     origin = rotation.ORIGIN + str(line.codes["log"])
     if origin != tenants.get(unit).log_origin:
         new, key = str(line.codes["new"]), str(line.codes["key"])
         signing.begin(unit, Range(origin, int(line.codes["first_seq"]), new, key))
-
-
-def _text(codes: Mapping[str, str | int], name: str) -> str | None:
-    return str(codes[name]) if name in codes else None
-
-
-def _time(codes: Mapping[str, str | int], name: str) -> int | None:
-    return int(codes[name]) if name in codes else None
 
 
 _KINDS: Final[Mapping[str, Replay]] = {
@@ -274,10 +189,10 @@ _KINDS: Final[Mapping[str, Replay]] = {
     "hold_placed": _hold_placed,
     "hold_released": _hold_released,
     "consent": _consent,
-    "owed": _owed,
-    "obligation_cancelled": _ended(ObligationState.CANCELLED),
-    "obligation_done": _ended(ObligationState.DONE),
-    "forget": _forget,
-    "artifact_acknowledged": _artifact_acknowledged,
+    "owed": journal_owed.owe_again,
+    "obligation_cancelled": journal_owed.ended(ObligationState.CANCELLED),
+    "obligation_done": journal_owed.ended(ObligationState.DONE),
+    "forget": journal_owed.ask_again,
+    "artifact_acknowledged": journal_owed.artifact_acknowledged,
     rotation.LINE: _signer_rotated,
 }
