@@ -52,6 +52,7 @@ class Records:
     owed: list[Row]
     holds: list[Row]
     journal: list[Row]
+    commitment_ranges: list[Row]
     punctured: dict[int, Row]
     key_names: set[str]
     known_keys: set[str]
@@ -77,6 +78,7 @@ def read(settings: Settings) -> Records:
         owed=_rows(database, f"SELECT * FROM obligations WHERE state = 'open' AND kind = '{_OWED}'"),
         holds=_rows(database, "SELECT * FROM holds WHERE released_at IS NULL"),
         journal=_rows(custody, "SELECT * FROM custody_journal ORDER BY seq"),
+        commitment_ranges=_rows(database, "SELECT * FROM commitment_ranges ORDER BY origin, first_seq"),
         punctured={int.from_bytes(one["path"]): one for one in punctures if len(one["path"]) == 7},
         key_names={entry.stem for entry in (settings.keys / "custody").glob("*")},
         known_keys={
@@ -134,7 +136,8 @@ def settled(house: House, settings: Settings) -> dict[str, str]:
     no_living_row_has_a_dead_key(records)
     keys = {one: commitment_key(house, row["number"]) for one, row in records.tenants.items()}
     tombstones_are_derived(records, keys)
-    every_closure_adds_up(records, keys)
+    every_receipt_names_the_key_of_its_time(records)
+    every_closure_adds_up(records, commitment_keys(house, records))
     every_request_is_closed_as_far_as_it_came(records)
     what_is_owed_is_held(records)
     return every_living_row_opens(house, records)
@@ -217,10 +220,20 @@ def no_living_row_has_a_dead_key(records: Records) -> None:
     assert records.punctured.keys().isdisjoint(leaves)
 
 
-def commitment_key(house: House, number: int) -> bytes:
-    """Return a tenant's K_commit: HKDF-Expand of its first leaf. CUSTODY.md §3, RFC 5869 §2.3."""
-    leaf = house.engine.custody.derive(address(number, 0))
+def commitment_key(house: House, number: int, row: int = 0) -> bytes:
+    """Return a tenant's K_commit: HKDF-Expand of a reserved leaf, the first at first. RFC 5869 §2.3."""
+    leaf = house.engine.custody.derive(address(number, row))
     return hmac.digest(leaf, b"shomei/v1/tenant/commit\x01", "sha256")
+
+
+def commitment_keys(house: House, records: Records) -> dict[tuple[str, str], bytes]:
+    """Return every commitment key there has been, by tenant and id."""
+    return {
+        (one["tenant_id"], one["commit_key_id"]): commitment_key(
+            house, records.tenants[one["tenant_id"]]["number"], one["leaf"]
+        )
+        for one in records.commitment_ranges
+    }
 
 
 def mac(key: bytes, label: str, data: bytes) -> str:
@@ -240,7 +253,33 @@ def tombstones_are_derived(records: Records, keys: Mapping[str, bytes]) -> None:
         assert (epoch, stone["erased_at"], stone["cause"]) in epochs
 
 
-def every_closure_adds_up(records: Records, keys: Mapping[str, bytes]) -> None:
+def every_receipt_names_the_key_of_its_time(records: Records) -> None:
+    """T-15: the last range that began at or before a receipt has its key; a new one follows its statement."""
+    logs: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for one in records.commitment_ranges:
+        logs[one["tenant_id"], one["origin"]].append(one)
+    follows: dict[tuple[str, str, int], str] = {}
+    for row in records.receipts:
+        body = row["statement"]
+        ranges = logs[row["tenant_id"], row["origin"]]
+        named = [one["commit_key_id"] for one in ranges if one["first_seq"] <= row["seq"]]
+        assert body["commit_key_id"] == named[-1]
+        if row["schema"] == _ROTATION and body["key_role"] == "commit":
+            assert body["old_key_id"] == body["commit_key_id"]
+            follows[row["tenant_id"], row["origin"], row["seq"] + 1] = body["new_key_id"]
+    begun = {
+        (tenant, origin, one["first_seq"]): one["commit_key_id"]
+        for (tenant, origin), ranges in logs.items()
+        for one in ranges
+        if one["first_seq"]
+    }
+    assert begun == follows
+    for tenant, row in records.tenants.items():
+        newest = max(logs[tenant, row["log_origin"]], key=lambda one: one["first_seq"])
+        assert row["commit_key_id"] == newest["commit_key_id"]
+
+
+def every_closure_adds_up(records: Records, keys: Mapping[tuple[str, str], bytes]) -> None:
     """I-7: m = e + d, the disposition follows, and an auditor recomputes the closed set of that moment."""
     before: set[str] = set()
     for row in records.receipts:
@@ -258,7 +297,9 @@ def every_closure_adds_up(records: Records, keys: Mapping[str, bytes]) -> None:
             and stone["receipt_hash"] in before
         ]
         assert body["closed_set_size"] == len(stones)
-        assert body["closed_set_commitment"] == _closed_set(keys[row["tenant_id"]], body, stones)
+        assert body["closed_set_commitment"] == _closed_set(
+            keys[row["tenant_id"], body["commit_key_id"]], body, stones
+        )
 
 
 def every_request_is_closed_as_far_as_it_came(records: Records) -> None:

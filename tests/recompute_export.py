@@ -1,10 +1,12 @@
 """What an auditor runs: every commitment of an export, recomputed from the package and the commitment key.
 
-    python recompute_export.py PACKAGE COMMITMENT_KEY_HEX [RECEIPTS_JSONL]
+    python recompute_export.py PACKAGE COMMITMENT_KEY_HEX[:FIRST_KEY_HEX] [RECEIPTS_JSONL]
 
-Standard library alone, and nothing of ours: docs/spec/export.md is all that was needed to write it. With the
-receipt log as JSON Lines, in order, it is also replayed up to the export's point in it, and compared with
-what it holds. Signatures are for shomei-memory-verify. Exit 0: all agree; 1: what does not is named.
+The key is the one that the witness names as `commit_key_id`; the tenant's first key, by which subject and
+tombstones are named, is given beside it where it is another. Standard library alone, and nothing of ours:
+docs/spec/export.md is all that was needed to write it. With the receipt log as JSON Lines, in order, it is
+also replayed up to the export's point in it, and compared with what it holds. Signatures are for
+shomei-memory-verify. Exit 0: all agree; 1: what does not is named.
 """
 
 import hashlib
@@ -64,7 +66,7 @@ def opened(package: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any
     return answer["export"], answer["manifest"], answer["receipt"], {"export.json": hashed(answer["export"])}
 
 
-def commitments(export: dict[str, Any], key: bytes) -> dict[str, Any]:
+def commitments(export: dict[str, Any], key: bytes, first: bytes) -> dict[str, Any]:
     """Return what the witness must say of the export."""
     tenant, subject = export["tenant_id_hash"], export["subject_pseudonym"]
     told: dict[str, Any] = {}
@@ -78,7 +80,7 @@ def commitments(export: dict[str, Any], key: bytes) -> dict[str, Any]:
     )
     told["tombstone_count"] = len(stones)
     told["closed_set_commitment"] = keyed(key, "closed-set-v1", canonical([tenant, subject, stones]))
-    told["subject_pseudonym"] = keyed(key, "subject-v1", export["subject"])
+    told["subject_pseudonym"] = keyed(first, "subject-v1", export["subject"])
     told["export_id"], told["as_of_seq"] = export["export_id"], export["as_of_seq"]
     told["tenant_id_hash"] = tenant
     if len(export["artifacts"]) <= 500:
@@ -105,17 +107,20 @@ def replayed(receipts: Iterable[dict[str, Any]], export: dict[str, Any]) -> set[
     return alive
 
 
-def disagreements(package: Path, key: bytes, receipts: Path | None = None) -> Iterator[str]:
-    """Name everything that does not agree."""
+def disagreements(
+    package: Path, key: bytes, receipts: Path | None = None, *, first: bytes | None = None
+) -> Iterator[str]:
+    """Name everything that does not agree; the first key is `key` unless it is given."""
+    first = first or key
     export, manifest, body, hashes = opened(package)
-    yield from (name for name, told in commitments(export, key).items() if body.get(name) != told)
+    yield from (name for name, told in commitments(export, key, first).items() if body.get(name) != told)
     digest = hashlib.sha256(bytes.fromhex(manifest["nonce"]) + canonical(manifest["files"]).encode())
     if body["package_digest"] != "sha256:" + digest.hexdigest():
         yield "package_digest"
     yield from (name for name, wanted in manifest["files"] if hashes.get(name) != wanted)
     ids = [one["tombstone_id"] for one in export["tombstones"]]
     derived = [
-        "ts_" + keyed(key, "tombstone-v1", one["memory_id"]).partition(":")[2][:32]
+        "ts_" + keyed(first, "tombstone-v1", one["memory_id"]).partition(":")[2][:32]
         for one in export["tombstones"]
     ]
     if ids != derived:
@@ -132,7 +137,9 @@ def disagreements(package: Path, key: bytes, receipts: Path | None = None) -> It
 def main(arguments: list[str]) -> int:
     """Print what does not agree."""
     package, key, *log = arguments
-    found = list(disagreements(Path(package), bytes.fromhex(key), Path(log[0]) if log else None))
+    named, _, first = key.partition(":")
+    keys = bytes.fromhex(named), bytes.fromhex(first or named)
+    found = list(disagreements(Path(package), keys[0], Path(log[0]) if log else None, first=keys[1]))
     print("\n".join(f"does not agree: {name}" for name in found) or "everything agrees")
     return 1 if found else 0
 

@@ -130,6 +130,10 @@ def _rotate_signer(engine: Engine, _: Caller) -> Said:
     return {"id": rotation.rotate_signer(engine).new_id}
 
 
+def _rotate_commitment_key(engine: Engine, caller: Caller) -> Said:
+    return {"id": rotation.rotate_commitment_key(engine, caller.tenant).new_id}
+
+
 def _rotate_custody(engine: Engine, _: Caller) -> Said:
     return {"id": rotation.rotate_custody(engine).epoch_after}
 
@@ -144,6 +148,7 @@ _VERBS: Final = {
     "release": _release,
     "rotate_signer": _rotate_signer,
     "rotate_custody": _rotate_custody,
+    "rotate_commitment_key": _rotate_commitment_key,
 }
 
 

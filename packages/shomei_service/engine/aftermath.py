@@ -127,7 +127,8 @@ def state_closures(engine: Engine, unit: Unit, intent_id: str, *, actor: str) ->
 
 def _closure(engine: Engine, unit: Unit, request: Request, actor: str) -> Attested:
     tenant = tenants.get(unit)
-    commitments = engine.commitments(tenant)
+    tenant_hash = engine.commitments(tenant).tenant(tenant.tenant_id)
+    sets = engine.set_commitments(unit, tenant, tenant.commit_key_id)
     stones = tombstones.about(unit, request.subject)
     artifacts, acknowledged = obligations.artifact_counts(unit, request.request_id)
     draft = bodies.subject_closure(
@@ -141,10 +142,7 @@ def _closure(engine: Engine, unit: Unit, request: Request, actor: str) -> Attest
             artifacts=artifacts,
             artifacts_acknowledged=acknowledged,
         ),
-        closed_set=(
-            commitments.closed_set(commitments.tenant(tenant.tenant_id), request.subject, stones),
-            len(stones),
-        ),
+        closed_set=(sets.closed_set(tenant_hash, request.subject, stones), len(stones)),
         prior_closure_hash=request.closure_hash,
     )
     return engine.attest(unit, [draft], actor=actor)[0]

@@ -36,6 +36,7 @@ from .parts import Engine
 from .receipts import bodies
 from .store import (
     access,
+    commitments,
     consents,
     holds,
     memories,
@@ -61,6 +62,16 @@ def replay(engine: Engine) -> int:
                     _KINDS[line.kind](engine, unit, line)
                 tenants.advance_journal(unit.connection, line.seq)
     return len(lines)
+
+
+def replay_commitment_keys(engine: Engine) -> None:
+    """Bring every tenant to its newest commitment key before anything is stated; the lines stay unseen."""
+    lines, standing = _unseen(engine)
+    with _replaying(engine):
+        for line in lines:
+            if line.kind == rotation.COMMITMENT_LINE and line.seq in standing:
+                with engine.unit(TenantId(line.tenant)) as unit:
+                    _commitment_key_rotated(engine, unit, line)
 
 
 def _unseen(engine: Engine) -> tuple[list[JournalEntry], set[int]]:
@@ -182,6 +193,12 @@ def _signer_rotated(_: Engine, unit: Unit, line: JournalEntry) -> None:
         signing.begin(unit, Range(origin, int(line.codes["first_seq"]), new, key))
 
 
+def _commitment_key_rotated(engine: Engine, unit: Unit, line: JournalEntry) -> None:
+    (key_id,) = line.ids
+    if key_id not in commitments.leaves(unit):
+        rotation.follow_commitment_key(engine, unit, key_id, int(line.codes["leaf"]))
+
+
 _KINDS: Final[Mapping[str, Replay]] = {
     "key_revoked": _key_revoked,
     "restricted": _restricted,
@@ -195,4 +212,5 @@ _KINDS: Final[Mapping[str, Replay]] = {
     "forget": journal_owed.ask_again,
     "artifact_acknowledged": journal_owed.artifact_acknowledged,
     rotation.LINE: _signer_rotated,
+    rotation.COMMITMENT_LINE: _commitment_key_rotated,
 }

@@ -347,7 +347,7 @@ SYSTEM_ACTOR = "system"
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """One controller: its place in the key tree, its commitment key and its receipt log."""
+    """One controller: its place in the key tree, the commitment key in use and its receipt log."""
 
     tenant_id: TenantId
     number: int

@@ -11,27 +11,27 @@ from .custody import Custody, address
 from .custody.journal import WITHDRAWN
 from .custody.sealing import commitment_key
 from .duties import Duties
-from .errors import CustodyUnavailable, Fault
+from .errors import CustodyUnavailable, Fault, IntegrityFault
 from .indexes import Indexes, Keep
 from .model import Attested, Clock, JsonObject, Tenant, TenantId
 from .recall.embedder import Embedder, EmbedderFault
 from .recall.features import Floats
 from .recall.queries import QueryVectors
 from .receipts.bodies import Draft
-from .receipts.commitments import Commitments
+from .receipts.commitments import Commitments, SetCommitments
 from .receipts.content_free import GENERIC, require_content_free
 from .receipts.signer import ReceiptSigner, Signers
 from .rows import Rows
 from .shared_embedder import SharedEmbedder
 from .signing import Signing, signed
-from .store import receipts, tenants
+from .store import commitments, receipts, tenants
 from .store.receipts import ReceiptRow
 from .store.unit import Store, Unit
 from .turns import Entrances, Flights, Slots
 
 _MARK_EVERY_S = 5  # RECEIPTS.md §2: how far custody's log marks may lag behind
 _QUERIES_KEPT = 2048  # 3 MiB of vectors
-_COMMIT_KEY_ROW = 0  # the tenant's first leaf; CUSTODY.md §3 reserves 256
+_NAMING_KEY_ROW = 0  # the tenant's first leaf; CUSTODY.md §3 reserves 256
 
 
 class SystemClock:
@@ -118,9 +118,16 @@ class Engine:
         return self.store.reading(tenant)
 
     def commitments(self, tenant: Tenant) -> Commitments:
-        """Return the tenant's keyed hashes; the key is a leaf of custody's tree."""
-        leaf = self.custody.derive(address(tenant.number, _COMMIT_KEY_ROW))
+        """Return the tenant's keyed names; their key is a leaf of custody's tree, and stays."""
+        leaf = self.custody.derive(address(tenant.number, _NAMING_KEY_ROW))
         return Commitments(commitment_key(leaf))
+
+    def set_commitments(self, unit: Unit, tenant: Tenant, commit_key_id: str) -> SetCommitments:
+        """Return commitments to sets under one of the tenant's keys. Raise IntegrityFault for another key."""
+        row = commitments.leaves(unit).get(commit_key_id)
+        if row is None:
+            raise IntegrityFault("a receipt names a commitment key that the tenant never had")
+        return SetCommitments(commitment_key(self.custody.derive(address(tenant.number, row))))
 
     def journal(
         self,

@@ -78,6 +78,7 @@ def _recover(engine: Engine, go_on: Callable[[], object]) -> Recovered:
         for tenant_id, rows in _returned(engine, entry).items()
     ]
     restarted = _restart_logs(engine, {tenant_id for tenant_id, _, _ in returned})
+    journal.replay_commitment_keys(engine)  # first: closures follow, and name the key in use
     failpoint("boot.reerase")
     going = frozenset(row.memory_id for _, rows, _ in returned for row in rows)
     for tenant_id, rows, entry in returned:

@@ -2,25 +2,29 @@
 
 A signer's rotation is begun by making the seed to come. From then on it rolls forward: each tenant's log gets
 a statement, signed by the old key as its last, and the new key signs what follows; when every log has come to
-it the old seed is destroyed. A rotation of custody is done in custody; here each tenant is told.
+it the old seed is destroyed. A rotation of custody is done in custody; here each tenant is told. A tenant's
+commitment key is followed by another leaf of the tree, in one transaction; nothing is ever made anew.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
-from .custody import Destruction, Rotated
+from .custody import Destruction, Rotated, address
 from .custody.providers.protocol import Provider
-from .errors import Unsupported
+from .custody.vault import RESERVED_ROWS
+from .errors import Invalid, Unsupported
 from .failpoints import failpoint
-from .model import SYSTEM_ACTOR, JsonObject, Tenant, TenantId
+from .model import SYSTEM_ACTOR, JsonObject, Tenant, TenantId, new_id
 from .parts import Engine
 from .receipts import log_bodies
 from .receipts.bodies import Draft
 from .receipts.signer import ReceiptSigner
-from .store import signing, tenants
+from .store import commitments, signing, tenants
+from .store.commitments import KeyRange
 from .store.unit import Unit
 
 LINE: Final = "signer_rotated"
+COMMITMENT_LINE: Final = "commitment_key_rotated"
 ORIGIN: Final = "shomei/"  # what the journal's words leave out of a log's name
 
 
@@ -31,6 +35,15 @@ class SignerRotation:
     old_id: str
     new_id: str
     new_public_key_hex: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitmentRotation:
+    """Which key of a tenant was followed by which, and whether by this call."""
+
+    old_id: str
+    new_id: str
+    is_new: bool
 
 
 def rotate_signer(engine: Engine) -> SignerRotation:
@@ -66,6 +79,43 @@ def move_custody(engine: Engine, goal: Provider) -> Destruction:
     failpoint("rot.mid")
     state_custody(engine)
     return destroyed
+
+
+def rotate_commitment_key(
+    engine: Engine, tenant_id: TenantId, *, after: str | None = None
+) -> CommitmentRotation:
+    """Let the tenant's receipts commit to sets under a new key from here on; what names things stays.
+
+    With `after`, only that key is followed: where another follows it already, nothing is done. Raises
+    Invalid if it is neither, Unsupported when no leaf is left, CustodyUnavailable when nothing can be kept.
+    """
+    with engine.unit(tenant_id) as unit:
+        old_id, known = tenants.get(unit).commit_key_id, commitments.leaves(unit)
+        if after is not None and after != old_id:
+            if known.get(after) != known[old_id] - 1:
+                raise Invalid("that is neither the commitment key in use nor the one before it")
+            return CommitmentRotation(after, old_id, is_new=False)
+        leaf = max(known.values()) + 1
+        if leaf >= RESERVED_ROWS:
+            raise Unsupported("every leaf that is kept for this tenant's keys is used")
+        new_key_id = new_id("ck_")
+        follow_commitment_key(engine, unit, new_key_id, leaf)
+    failpoint("rot.mid")
+    return CommitmentRotation(old_id, new_key_id, is_new=True)
+
+
+def follow_commitment_key(engine: Engine, unit: Unit, key_id: str, leaf: int) -> None:
+    """State, under the old key, that another follows, and let receipts name that one from the next on."""
+    tenant = tenants.get(unit)
+    engine.custody.derive(address(tenant.number, leaf))  # it is there before anything stands on it
+    draft = log_bodies.key_rotation(role="commit", old=tenant.commit_key_id, new=key_id)
+    engine.attest(unit, [draft], actor=SYSTEM_ACTOR)
+    engine.journal(unit, COMMITMENT_LINE, [key_id], codes={"old": tenant.commit_key_id, "leaf": leaf})
+    failpoint("rot.mid")
+    now = tenants.get(unit)
+    follows = KeyRange(now.log_origin, now.next_seq, key_id, leaf)
+    commitments.begin(unit.connection, unit.tenant, follows)
+    commitments.set_current(unit, key_id)
 
 
 def finish(engine: Engine) -> None:

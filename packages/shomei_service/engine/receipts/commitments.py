@@ -1,7 +1,8 @@
-"""Keyed hashes that bind without revealing. SEMANTICS.md §2, §8, §10; CUSTODY.md §4.
+"""Keyed hashes that bind without revealing. SEMANTICS.md §2, §8, §10; docs/spec/erasure.md §3.
 
-Every value is HMAC-SHA256 under the tenant's commitment key over a label, a NUL and the data, so no
-two kinds can be confused and none can be confirmed by a guess without the key.
+Every value is HMAC-SHA256 under a commitment key of the tenant's over a label, a NUL and the data, so no
+two kinds can be confused and none can be confirmed by a guess without the key. What names something is made
+under the first key, for ever; what commits to a set, under the key that the receipt names.
 """
 
 import hmac
@@ -10,6 +11,10 @@ from collections.abc import Iterable
 from shomei_memory_verify.canonical import canonical_bytes
 
 from ..model import MemoryId, Pseudonym, TenantId, Tombstone
+
+
+def _mac(key: bytes, label: str, data: bytes) -> str:
+    return hmac.digest(key, label.encode() + b"\0" + data, "sha256").hex()
 
 
 def _leaf(stone: Tombstone) -> str:
@@ -21,13 +26,13 @@ def _leaf(stone: Tombstone) -> str:
 
 
 class Commitments:
-    """The keyed hashes of one tenant, under one version of its commitment key."""
+    """The names of one tenant's things: found again by them, so they never change."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
 
     def _mac(self, label: str, data: bytes) -> str:
-        return hmac.digest(self._key, label.encode() + b"\0" + data, "sha256").hex()
+        return _mac(self._key, label, data)
 
     def tenant(self, tenant_id: TenantId) -> str:
         """Return the tenant's name in receipts."""
@@ -78,12 +83,21 @@ class Commitments:
         """Return the keyed hash by which a line that was imported is known again."""
         return "hmac-sha256:" + self._mac("import-line-v1", origin.encode() + b"\0" + line.encode())
 
+
+class SetCommitments:
+    """Commitments to whole sets, under the key that the receipt which states them names."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
     def set_of(self, kind: str, tenant_hash: str, subject: Pseudonym, leaves: Iterable[str]) -> str:
         """Return the commitment to a set about a subject; leaves are hashes of its entries. export.md §5."""
         data = canonical_bytes([tenant_hash, subject, sorted(leaves)])
-        return "hmac-sha256:" + self._mac(f"{kind}-set-v1", data)
+        return "hmac-sha256:" + _mac(self._key, f"{kind}-set-v1", data)
 
     def closed_set(self, tenant_hash: str, subject: Pseudonym, stones: Iterable[Tombstone]) -> str:
         """Return the commitment to all tombstones of a subject; an auditor with the key recomputes it."""
         leaves = sorted(map(_leaf, stones))
-        return "hmac-sha256:" + self._mac("closed-set-v1", canonical_bytes([tenant_hash, subject, leaves]))
+        return "hmac-sha256:" + _mac(
+            self._key, "closed-set-v1", canonical_bytes([tenant_hash, subject, leaves])
+        )

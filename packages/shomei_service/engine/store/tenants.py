@@ -8,7 +8,9 @@ from sqlalchemy import Connection, RowMapping, bindparam, func, insert, select, 
 
 from ..errors import NotFound
 from ..model import Policies, PostForget, Tenant, TenantId, Withdrawal
+from . import commitments
 from .bound import TENANT
+from .commitments import KeyRange
 from .records import record
 from .tables import installation, memories, tenants
 from .unit import Unit
@@ -64,13 +66,15 @@ def journal_seen(connection: Connection, *, lock: bool = False) -> int:
 
 
 def put(connection: Connection, tenant: Tenant) -> None:
-    """Store a new tenant."""
+    """Store a new tenant, whose log begins with the key of its first leaf."""
     connection.execute(
         insert(tenants).values(
             {column.name: getattr(tenant, column.name) for column in tenants.c if column.name != "policies"}
             | {"policies": _written(tenant.policies)}
         )
     )
+    first = KeyRange(tenant.log_origin, 0, tenant.commit_key_id, 0)
+    commitments.begin(connection, tenant.tenant_id, first)
 
 
 def set_policies(unit: Unit, policies: Policies) -> None:
@@ -130,7 +134,10 @@ def take_sequence(unit: Unit, count: int, *, now: int) -> Tenant:
 
 
 def restart_log(unit: Unit, origin: str) -> None:
-    """Begin a new receipt log for the tenant at sequence 0. RECEIPTS.md §2."""
+    """Begin a new receipt log for the tenant at sequence 0, with the key in use. RECEIPTS.md §2."""
+    key_id = get(unit).commit_key_id
+    going_on = KeyRange(origin, 0, key_id, commitments.leaves(unit)[key_id])
+    commitments.begin(unit.connection, unit.tenant, going_on)
     unit.connection.execute(
         update(tenants).where(tenants.c.tenant_id == unit.tenant).values(log_origin=origin, next_seq=0)
     )

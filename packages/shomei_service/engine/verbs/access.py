@@ -12,8 +12,9 @@ from ..custody import address, sealing
 from ..errors import Invalid, NotFound, Unauthenticated
 from ..model import Caller, ExportText, Policies, Scope, Tenant, TenantId, new_id
 from ..parts import Engine
-from ..store import access, consents, tenants
+from ..store import access, commitments, consents, tenants
 from ..store.access import ApiKey
+from ..store.commitments import Named
 
 _TOKEN: Final = re.compile(r"shm_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 _LABEL: Final = re.compile(r"[a-z0-9_]{1,64}")
@@ -32,6 +33,15 @@ class NewKey:
     key_id: str
     scope: Scope
     token: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitmentKeys:
+    """The key that receipts name now, all there have been, oldest first, and the receipts that name each."""
+
+    current: str
+    every: list[str]
+    named: list[Named]
 
 
 def authenticate(engine: Engine, token: str) -> Caller:
@@ -138,12 +148,21 @@ def set_policies(engine: Engine, tenant_id: TenantId, policies: Policies) -> Non
         consents.set_unrecorded(unit, consented=not policies.consent_required)
 
 
-def commitment_key(engine: Engine, tenant_id: TenantId) -> tuple[str, bytes]:
-    """Return the tenant's commitment key and its name, for an auditor. Raise NotFound for no such tenant."""
+def commitment_key(engine: Engine, tenant_id: TenantId, key_id: str | None = None) -> tuple[str, bytes]:
+    """Return the commitment key in use, or the named one, with its name, for an auditor. Raise NotFound."""
     with engine.reading(tenant_id) as unit:
-        tenant = tenants.get(unit)
-    leaf = engine.custody.derive(address(tenant.number, 0))
-    return tenant.commit_key_id, sealing.commitment_key(leaf)
+        tenant, known = tenants.get(unit), commitments.leaves(unit)
+    chosen = key_id or tenant.commit_key_id
+    if chosen not in known:
+        raise NotFound("the tenant never had such a commitment key")
+    return chosen, sealing.commitment_key(engine.custody.derive(address(tenant.number, known[chosen])))
+
+
+def commitment_keys(engine: Engine, tenant_id: TenantId) -> CommitmentKeys:
+    """Return the ids of the tenant's commitment keys, and which receipts name which. Raise NotFound."""
+    with engine.reading(tenant_id) as unit:
+        tenant, known = tenants.get(unit), commitments.leaves(unit)
+        return CommitmentKeys(tenant.commit_key_id, list(known), commitments.of_logs(unit))
 
 
 def list_tenants(engine: Engine) -> list[Tenant]:

@@ -1,4 +1,4 @@
-"""Recompute what closures commit to, from the tombstones and the commitment key. SEMANTICS.md §8, §22.
+"""Recompute what closures commit to, from the tombstones and the keys they name. SEMANTICS.md §8, §22.
 
 It shares no step with the code that states a closure but the keyed hash itself.
 """
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ..model import Caller, Json, Pseudonym, Scope, Tombstone
 from ..parts import Engine
 from ..receipts.bodies import Schema, disposition
-from ..receipts.commitments import Commitments
-from ..store import receipts, tenants, tombstones
+from ..receipts.commitments import SetCommitments
+from ..store import commitments, receipts, tenants, tombstones
 from ..store.receipts import ReceiptRow
 from ..store.unit import Unit
 
@@ -32,8 +32,8 @@ def recompute(engine: Engine, caller: Caller) -> Recomputed:
     caller.require(Scope.ADMIN)
     with engine.reading(caller.tenant) as unit:
         tenant = tenants.get(unit)
-        commitments = engine.commitments(tenant)
-        tenant_hash = commitments.tenant(tenant.tenant_id)
+        sets = {one: engine.set_commitments(unit, tenant, one) for one in commitments.leaves(unit)}
+        tenant_hash = engine.commitments(tenant).tenant(tenant.tenant_id)
         log = _whole_log(unit, tenant.log_origin)
         place = {row.receipt_hash: at for at, row in enumerate(log)}
         closures = [(at, row) for at, row in enumerate(log) if row.schema == Schema.SUBJECT_CLOSURE]
@@ -42,13 +42,13 @@ def recompute(engine: Engine, caller: Caller) -> Recomputed:
             body = receipts.attested(row).body
             subject = Pseudonym(str(body["subject_pseudonym"]))
             stones = [one for one in tombstones.about(unit, subject) if place.get(one.receipt_hash, at) < at]
-            if not _agrees(body, commitments, tenant_hash, stones):
+            if not _agrees(body, sets.get(str(body["commit_key_id"])), tenant_hash, stones):
                 disagreeing.append(str(body["request_id"]))
     return Recomputed(len(log), len(closures), disagreeing, _gaps(log))
 
 
 def _agrees(
-    body: Mapping[str, Json], commitments: Commitments, tenant_hash: str, stones: list[Tombstone]
+    body: Mapping[str, Json], sets: SetCommitments | None, tenant_hash: str, stones: list[Tombstone]
 ) -> bool:
     matched, erased, deferred = (body[name] for name in ("matched_count", "erased_count", "deferred_count"))
     if not (isinstance(matched, int) and isinstance(erased, int) and isinstance(deferred, int)):
@@ -58,7 +58,8 @@ def _agrees(
         matched == erased + deferred
         and body["disposition"] == disposition(matched, erased).value
         and body["closed_set_size"] == len(stones)
-        and body["closed_set_commitment"] == commitments.closed_set(tenant_hash, subject, stones)
+        and sets is not None
+        and body["closed_set_commitment"] == sets.closed_set(tenant_hash, subject, stones)
     )
 
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from ... import policy
 from ...custody.spool import Spool
 from ...errors import Invalid
-from ...model import Caller, JsonObject, MemoryId, Pseudonym, Scope, Tenant, new_id
+from ...model import Caller, JsonObject, MemoryId, Pseudonym, Scope, Tenant, Tombstone, new_id
 from ...parts import Engine
 from ...receipts import bodies
-from ...receipts.commitments import Commitments
+from ...receipts.commitments import SetCommitments
 from ...store import tenants
 from ...store.unit import Unit
 from .package import NONCE_BYTES, Package, digest, manifest
 from .snapshot import Form, Snapshot, Wanted
-from .writing import Sets, Written, write
+from .writing import Sets, write
 
 __all__ = ["Form", "Package", "Wanted", "export"]
 
@@ -31,7 +31,10 @@ class _Made:
 
     subject: Pseudonym
     ids: list[MemoryId]
-    witnessed: JsonObject
+    tenant_hash: str
+    stones: list[Tombstone]
+    sets: Sets
+    counted: JsonObject
 
 
 def export(engine: Engine, caller: Caller, wanted: Wanted, *, form: Form) -> Package:
@@ -52,10 +55,13 @@ def export(engine: Engine, caller: Caller, wanted: Wanted, *, form: Form) -> Pac
         with engine.reading(caller.tenant) as unit:
             made = _make(engine, unit, wanted, form, export_id, spools)
         files = [(name, spools[name].digest) for name in sorted(spools)]
-        made.witnessed["package_digest"] = digest(nonce, files)
+        made.counted["package_digest"] = digest(nonce, files)
         # 3. The witness and the audit event are one transaction; without them nothing is told.
         with engine.unit(caller.tenant) as unit:
-            draft = bodies.access_export(export_id=export_id, subject=made.subject, witnessed=made.witnessed)
+            tenant = tenants.get(unit)  # again: its key may have been followed by another since
+            sets = engine.set_commitments(unit, tenant, tenant.commit_key_id)
+            witnessed = made.counted | _committed(made, sets)
+            draft = bodies.access_export(export_id=export_id, subject=made.subject, witnessed=witnessed)
             receipt = engine.attest(unit, [draft], actor=caller.actor)[0]
             engine.audit.record(
                 unit,
@@ -79,22 +85,35 @@ def _make(
     if unknown:
         raise Invalid("redactions name memories that this export does not hold")
     written = write(snapshot, form, spools)
-    return _Made(snapshot.subject, snapshot.ids, _witnessed(tenant, commitments, snapshot, written))
+    return _Made(
+        subject=snapshot.subject,
+        ids=snapshot.ids,
+        tenant_hash=commitments.tenant(tenant.tenant_id),
+        stones=snapshot.tombstones,
+        sets=written.sets,
+        counted=_counted(tenant, snapshot, written.sets),
+    )
 
 
-def _witnessed(tenant: Tenant, commitments: Commitments, snapshot: Snapshot, written: Written) -> JsonObject:
-    tenant_hash, sets = commitments.tenant(tenant.tenant_id), written.sets
+def _counted(tenant: Tenant, snapshot: Snapshot, sets: Sets) -> JsonObject:
     told: JsonObject = {
         "as_of_seq": tenant.next_seq,
         "record_count": len(sets.records),
         "artifact_count": len(sets.artifacts),
         "disclosure_count": len(sets.disclosures),
         "tombstone_count": len(snapshot.tombstones),
-        "closed_set_commitment": commitments.closed_set(tenant_hash, snapshot.subject, snapshot.tombstones),
     }
-    for name in Sets.NAMES:
-        leaves = getattr(sets, f"{name}s")
-        told[f"{name}_set_commitment"] = commitments.set_of(name, tenant_hash, snapshot.subject, leaves)
     if len(snapshot.artifacts) <= _LISTED:
         told["artifacts"] = [{"id": one["id"], "recallable": one["recallable"]} for one in snapshot.artifacts]
+    return told
+
+
+def _committed(made: _Made, sets: SetCommitments) -> JsonObject:
+    told: JsonObject = {
+        f"{name}_set_commitment": sets.set_of(
+            name, made.tenant_hash, made.subject, getattr(made.sets, f"{name}s")
+        )
+        for name in Sets.NAMES
+    }
+    told["closed_set_commitment"] = sets.closed_set(made.tenant_hash, made.subject, made.stones)
     return told
