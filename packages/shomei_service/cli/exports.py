@@ -8,6 +8,8 @@ from typing import Any
 from .opened import chosen_tenant, opened, operator
 
 _LATEST = 50
+_NAMES = "whoever has this key can tell from a pseudonym whose it is; give it to an auditor only"
+_SETS = "it recomputes the commitments of receipts that name it, and opens no pseudonym; for an auditor only"
 
 
 def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:  # pyright: ignore[reportPrivateUsage]
@@ -78,17 +80,18 @@ def run_reads(parsed: argparse.Namespace) -> dict[str, Any]:
 
 
 def run_commitment_key(parsed: argparse.Namespace) -> dict[str, Any]:
-    """Show the key under which pseudonyms and commitments are made: for an auditor, and nobody else."""
+    """Show a key that commitments are made under, and names if it is the first: for an auditor alone."""
     from ..engine.verbs import access
 
     with opened() as engine:
         tenant_id = chosen_tenant(engine, parsed.tenant)
-        key_id, key = access.commitment_key(engine, tenant_id)
+        key_id, key = access.commitment_key(engine, tenant_id, parsed.id)
+        is_first = access.commitment_keys(engine, tenant_id).every[0] == key_id
     return {
         "tenant": tenant_id,
         "commit_key_id": key_id,
         "commitment_key": key.hex(),
-        "note": "whoever has this key can tell from a pseudonym whose it is; give it to an auditor only",
+        "note": _NAMES if is_first else _SETS,
     }
 
 

@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "keys": ("keys", "create, list and revoke API keys"),
     "signer": ("signer", "show and rotate who signs receipts"),
     "custody": ("custody", "show, rotate and move what holds the keys"),
+    "commitment-key": ("commitment_key", "show and rotate the key that a tenant's commitments are made with"),
     "forget": ("subjects", "erase everything about a subject; shows the plan first"),
     "audit": ("subjects", "check the records against each other"),
     "export": ("exports", "write everything about a person into a ZIP package"),

@@ -16,7 +16,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     forget.set_defaults(run=run_forget)
     audit = commands.add_parser("audit", help="check the records against each other")
     actions = audit.add_subparsers(dest="action", required=True, metavar="ACTION")
-    recompute = actions.add_parser("recompute", help="recompute closures from tombstones and commitment key")
+    recompute = actions.add_parser("recompute", help="recompute closures from tombstones and commitment keys")
     recompute.add_argument("--tenant")
     recompute.set_defaults(run=run_recompute)
     reads = actions.add_parser("reads", help="who has read what is about a person")
@@ -27,6 +27,7 @@ def register(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     key = actions.add_parser(
         "commitment-key", help="show the key that an auditor recomputes commitments with"
     )
+    key.add_argument("--id", metavar="KEY_ID", help="another key than the one in use, as a receipt names it")
     key.add_argument("--tenant")
     key.set_defaults(run=exports.run_commitment_key)
 
