@@ -55,7 +55,7 @@ def run(home: Home, script: str, **variables: object) -> str:
 
 def test_every_block_of_the_page_is_run() -> None:
     labels = [label for label, _ in BLOCKS]
-    assert len(labels) == 11
+    assert len(labels) == 12
     assert set(labels) == {"", "postgres", "postgres dump", "postgres dump-restore", "catch-up", "mirror"}
 
 
@@ -76,6 +76,9 @@ def test_keys_that_follow_one_another(folder: Path) -> None:
     home = new_home(folder)
     assert "epoch: 1" in run(home, block("", "custody rotate"))
     assert str(home.pin) in run(home, block("", "signer rotate"))
+    told = run(home, block("", "commitment-key rotate"))
+    assert "changed: True" in told
+    assert "disagreeing: 0" in told
 
 
 def test_a_mirror(folder: Path) -> None:

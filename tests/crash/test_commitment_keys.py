@@ -282,7 +282,11 @@ def test_what_fails_between_line_and_commit_was_not_done(either_small: Stored, f
         assert access.commitment_keys(house.engine, home.tenant) == before
     _is_done(home, rotated=False)
     with home.opened() as house:
-        rotate(house)
+        done = rotate(house, after=before.current)
+        assert rotate(house, after=before.current) == replace(done, is_new=False)
+        with house.engine.reading(home.tenant) as unit:
+            leaves = commitments.leaves(unit)
+        assert leaves == {done.old_id: 0, done.new_id: 2}, "what was given up is not taken again"
     with home.opened() as house:
         agrees(house, home)
     assert len(stated(home)) == 1

@@ -89,13 +89,15 @@ def rotate_commitment_key(
     With `after`, only that key is followed: where another follows it already, nothing is done. Raises
     Invalid if it is neither, Unsupported when no leaf is left, CustodyUnavailable when nothing can be kept.
     """
+    lines = engine.custody.journal_after(0, COMMITMENT_LINE)
+    spoken_of = [int(line.codes["leaf"]) for line in lines if line.tenant == tenant_id]
     with engine.unit(tenant_id) as unit:
         old_id, known = tenants.get(unit).commit_key_id, commitments.leaves(unit)
         if after is not None and after != old_id:
-            if known.get(after) != known[old_id] - 1:
+            if after not in known or [*known].index(after) + 1 != [*known].index(old_id):
                 raise Invalid("that is neither the commitment key in use nor the one before it")
             return CommitmentRotation(after, old_id, is_new=False)
-        leaf = max(known.values()) + 1
+        leaf = max([*known.values(), *spoken_of]) + 1  # also of a rotation that a death left undone here
         if leaf >= RESERVED_ROWS:
             raise Unsupported("every leaf that is kept for this tenant's keys is used")
         new_key_id = new_id("ck_")

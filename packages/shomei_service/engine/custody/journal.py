@@ -72,9 +72,11 @@ def withdraw(book: Book, tenant: str, line: int, *, at: int) -> None:
     append(book, tenant=tenant, kind=WITHDRAWN, ids=(), pseudonym=None, codes={"line": line}, at=at)
 
 
-def after(connection: Connection, seq: int) -> list[JournalEntry]:
-    """Return every later line, in order."""
+def after(connection: Connection, seq: int, kind: str | None = None) -> list[JournalEntry]:
+    """Return every later line, or those of one kind, in order."""
     query = select(journal).where(journal.c.seq > seq).order_by(journal.c.seq)
+    if kind is not None:
+        query = query.where(journal.c.kind == kind)
     return [
         JournalEntry(
             row.seq,

@@ -224,10 +224,10 @@ class Custody:
             raise
         return number
 
-    def journal_after(self, seq: int) -> list[JournalEntry]:
-        """Return every later line of the governance journal, in order."""
+    def journal_after(self, seq: int, kind: str | None = None) -> list[JournalEntry]:
+        """Return every later line of the governance journal, or those of one kind, in order."""
         with self._store.reading() as connection:
-            return journal.after(connection, seq)
+            return journal.after(connection, seq, kind)
 
     def set_log_mark(self, tenant_id: str, origin: str, seq: int) -> None:
         """Write down how far a tenant's receipt log has come."""
