@@ -51,10 +51,10 @@ def tables(connection: Connection) -> list[Table]:
 
 
 def filled(connection: Connection) -> dict[str, list[dict[str, Any]]]:
-    """Put two rows into every table there is; return them."""
+    """Put two rows into every table there is, one where a tenant has one; return them."""
     rows: dict[str, list[dict[str, Any]]] = {}
     for table in tables(connection):
-        number = 1 if table.name in {"installation", "tenants"} else 2
+        number = 1 if table.name in {"installation", "tenants", "stated_rotations"} else 2
         rows[table.name] = [
             {column.name: _value(table.name, column, at) for column in table.c} for at in range(number)
         ]
@@ -177,3 +177,18 @@ def test_a_kill_during_a_migration(migrating: Server, small: Stored, folder: Pat
             assert stored(connection, rows) == wanted(rows)
         assert store.migrate() == schema.newest()
         store.close()
+
+
+def test_every_log_of_before_is_at_its_tenants_first_commitment_key(url: str) -> None:
+    store = Store(url)
+    with store.transaction() as connection:
+        to_revision(connection, "0006")
+        rows = filled(connection)
+    store.migrate()
+    with store.transaction() as connection:
+        (table,) = [one for one in tables(connection) if one.name == "commitment_ranges"]
+        found = {row.origin: row for row in connection.execute(select(table))}
+    store.close()
+    (tenant,) = rows["tenants"]
+    assert found.keys() == {tenant["log_origin"], *(one["origin"] for one in rows["receipts"])}
+    assert {tuple(row)[2:] for row in found.values()} == {(0, tenant["commit_key_id"], 0)}
