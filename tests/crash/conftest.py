@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from shomei_service.engine.model import NewMemory
+from shomei_service.engine.model import LawfulBasis, NewMemory, Policies
 from tests.crash.places import quick_folder
 from tests.crash.runs import Server, Stored, stored
+from tests.crash.scenario import PURPOSE
 from tests.engine.custody.postgres import Server as PostgreSQL
 from tests.engine.custody.postgres import running
 
@@ -23,6 +24,12 @@ GOVERNED = [
     *(NewMemory(f"a {thing} of alice", "alice") for thing in ("kettle", "chair", "picture")),
     NewMemory("a lamp of bob", "bob"),
 ]
+_AGREED = {"lawful_basis": LawfulBasis.CONSENT, "purposes": (PURPOSE,)}
+RULED = [
+    *GOVERNED,
+    *(NewMemory(f"a {thing} of dora", "dora", **_AGREED) for thing in ("letter", "ring", "scarf")),
+]
+RULES = Policies(purposes=frozenset({PURPOSE}))
 
 
 @pytest.fixture(scope="session")
@@ -75,6 +82,24 @@ def small_postgres(place: Path, postgres: PostgreSQL) -> Stored:
 def governed_postgres(place: Path, postgres: PostgreSQL) -> Stored:
     """What `governed` is, on a server."""
     return stored(below(place, "governed_postgres"), GOVERNED, postgres)
+
+
+@pytest.fixture(scope="session")
+def ruled(place: Path) -> Stored:
+    """What `governed` is, and three rows of dora that rest on her consent."""
+    return stored(below(place, "ruled"), RULED, policies=RULES)
+
+
+@pytest.fixture(scope="session")
+def ruled_postgres(place: Path, postgres: PostgreSQL) -> Stored:
+    """What `ruled` is, on a server."""
+    return stored(below(place, "ruled_postgres"), RULED, postgres, RULES)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def either_ruled(request: pytest.FixtureRequest) -> Stored:
+    """What `ruled` is, on each database."""
+    return request.getfixturevalue("ruled" if request.param == "sqlite" else "ruled_postgres")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -15,7 +15,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from shomei_service.engine.model import NewMemory
+from shomei_service.engine.model import NewMemory, Policies
+from shomei_service.engine.verbs import access
 from shomei_service.engine.verbs.add import add_batch
 from tests import oracle
 from tests.crash.scenario import Order, Step
@@ -154,13 +155,17 @@ def lapse(home: Home) -> None:
             connection.execute("UPDATE leases SET until = 0")
 
 
-def stored(folder: Path, news: list[NewMemory], server: PostgreSQL | None = None) -> Stored:
+def stored(
+    folder: Path, news: list[NewMemory], server: PostgreSQL | None = None, policies: Policies | None = None
+) -> Stored:
     """Make an installation that holds these memories, on a server if one is given."""
     number = next(_NUMBERS)
     names = {"database_url": f"main_{number}", "custody_url": f"custody_{number}"}
     home = new_home(folder, **({name: server.database(to) for name, to in names.items()} if server else {}))
     rows: dict[str, tuple[str, str | None]] = {}
     with home.opened() as house:
+        if policies is not None:
+            access.set_policies(house.engine, home.tenant, policies)
         for start in range(0, len(news), 1000):
             chunk = news[start : start + 1000]
             for added, new in zip(add_batch(house.engine, house.data, chunk), chunk, strict=True):
@@ -175,37 +180,79 @@ class Expected:
     rows: dict[str, tuple[str, str | None]]
     texts: Texts
     held: set[str] = field(default_factory=set)
-    owed: set[str] = field(default_factory=set)
+    owed: set[str] = field(default_factory=set)  # once nothing forbids it
+    put_off: set[str] = field(default_factory=set)  # those of them that a forget took out of recall
     erased: set[str] = field(default_factory=set)
+    restricted: set[str] = field(default_factory=set)
+    consents: dict[str, str] = field(default_factory=dict[str, str])
+    rule: str = "suppress"
 
     def step(self, step: Step, answer: dict[str, Any] | None) -> None:
         """Do one step that was acknowledged, or that had to be finished without being acknowledged."""
         verb, *words = step
-        match verb:
-            case "add":
-                self._make(words[0], words[1], answer)
-            case "update":
-                user = self.rows[words[0]][1]
-                self._erase({words[0]})
-                self._make(words[1], user, answer)
-            case "erase":
-                self._erase({words[0]})
-            case "hold":
-                self.held.add(words[0])
-            case "release":
-                self.held.remove(words[0])
-                self._erase({words[0]} & self.owed)
-            case "forget":
-                theirs = {one for one, (_, user) in self.rows.items() if user == words[0]}
-                self.owed |= theirs & self.held
-                self._erase(theirs - self.held)
-                assert answer is None or set(answer["ids"]) == theirs - self.held
-            case _:
-                assert verb == "search"
+        if verb not in {"search", "export"}:
+            getattr(self, "_" + verb)(answer, *words)
 
-    def _erase(self, ids: set[str]) -> None:
+    def _add(self, answer: dict[str, Any] | None, text: str, user: str) -> None:
+        self._make(text, user, answer)
+
+    def _update(self, answer: dict[str, Any] | None, memory_id: str, text: str) -> None:
+        user = self.rows[memory_id][1]
+        self._gone({memory_id})
+        self._make(text, user, answer)
+
+    def _erase(self, _: object, memory_id: str) -> None:
+        self._gone({memory_id})
+
+    def _hold(self, _: object, memory_id: str) -> None:
+        self.held.add(memory_id)
+
+    def _release(self, _: object, memory_id: str) -> None:
+        self.held.remove(memory_id)
+        self._gone({memory_id} & self.owed)
+
+    def _restrict(self, _: object, memory_id: str) -> None:
+        self.restricted.add(memory_id)
+
+    def _lift(self, _: object, memory_id: str) -> None:
+        self.restricted.remove(memory_id)
+        self._gone(({memory_id} & self.owed) - self.held)
+
+    def _forget(self, answer: dict[str, Any] | None, subject: str) -> None:
+        theirs = {one for one, (_, user) in self.rows.items() if user == subject}
+        self.owed |= theirs & self.held
+        self.put_off |= theirs & self.held
+        self._gone(theirs - self.held)
+        assert answer is None or set(answer["ids"]) == theirs - self.held
+
+    def _cancel(self, _: object, memory_id: str) -> None:
+        self.owed.remove(memory_id)
+        self.put_off.discard(memory_id)
+
+    def _policy(self, _: object, rule: str) -> None:
+        self.rule = rule
+
+    def _consent(self, _: object, subject: str, action: str) -> None:
+        """Everything of whoever is asked for consent rests on it, in these scenarios."""
+        self.consents[subject] = action
+        theirs = {one for one, (_, user) in self.rows.items() if user == subject}
+        if action == "granted":
+            self.owed -= theirs
+        elif self.rule == "erase_now":
+            self.owed |= theirs & (self.held | self.restricted)
+            self._gone(theirs - self.held - self.restricted)
+
+    @property
+    def is_to_be_reviewed(self) -> bool:
+        """Whether a withdrawal left something to be done in its time."""
+        return self.rule != "erase_now" and "withdrawn" in self.consents.values()
+
+    def _gone(self, ids: set[str]) -> None:
         self.rows = {one: row for one, row in self.rows.items() if one not in ids}
         self.erased |= ids
+        self.owed -= ids
+        self.put_off -= ids
+        self.restricted -= ids
 
     def _make(self, text: str, user: str | None, answer: dict[str, Any] | None) -> None:
         """Know the new row by the id that was said, or else by its text."""
@@ -245,5 +292,9 @@ def _as_said(records: oracle.Records, expected: Expected, run: Run, *, done: boo
     assert expected.texts == {one: text for one, (text, _) in expected.rows.items()}
     assert expected.erased == {stone["memory_id"] for stone in records.tombstones}
     assert {hold["memory_id"] for hold in records.holds} == expected.held
-    assert {one["memory_id"] for one in records.owed} == expected.owed & expected.held
+    promised = [one["memory_id"] for one in records.promised if one["memory_id"] is not None]
+    assert sorted(promised) == sorted(expected.owed), "each once"
+    assert len(records.promised) - len(promised) == expected.is_to_be_reviewed
+    assert records.restricted == expected.restricted | expected.put_off
+    assert sorted(records.consents.values()) == sorted(expected.consents.values())
     assert said <= {row["receipt_hash"] for row in records.receipts}

@@ -17,19 +17,32 @@ from typing import Any, Final
 
 from shomei_service import bootstrap
 from shomei_service.engine import failpoints, rotation
-from shomei_service.engine.model import Authority, Basis, Caller, NewMemory, Release
+from shomei_service.engine.model import (
+    Authority,
+    Basis,
+    Caller,
+    ConsentAction,
+    Ground,
+    NewMemory,
+    ObligationState,
+    Policies,
+    Release,
+    Withdrawal,
+)
 from shomei_service.engine.parts import Engine
 from shomei_service.engine.store.unit import Store
-from shomei_service.engine.verbs import access, hold
+from shomei_service.engine.verbs import access, consent, export, hold, obligation
 from shomei_service.engine.verbs.add import add
 from shomei_service.engine.verbs.erase import erase
 from shomei_service.engine.verbs.forget import forget
+from shomei_service.engine.verbs.restrict import lift, restrict
 from shomei_service.engine.verbs.search import search
 from shomei_service.engine.verbs.update import update
 from shomei_service.settings import Settings
 
 Step = list[str]
 Said = dict[str, Any]
+PURPOSE = "support"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +139,40 @@ def _release(engine: Engine, caller: Caller, memory_id: str) -> Said:
     return {"receipt": released.receipt.receipt_hash}
 
 
+def _restrict(engine: Engine, caller: Caller, memory_id: str) -> Said:
+    receipt = restrict(engine, caller, memory_id, Ground.LEGAL_CLAIMS).receipt  # which preserves
+    return {"receipt": receipt.receipt_hash} if receipt else {}
+
+
+def _lift(engine: Engine, caller: Caller, memory_id: str) -> Said:
+    receipt = lift(engine, caller, memory_id).receipt
+    return {"receipt": receipt.receipt_hash} if receipt else {}
+
+
+def _consent(engine: Engine, caller: Caller, user: str, action: str) -> Said:
+    said = consent.NewConsent(user, PURPOSE, ConsentAction(action))
+    receipt = consent.record(engine, caller, said).receipt
+    return {"receipt": receipt.receipt_hash} if receipt else {}
+
+
+def _policy(engine: Engine, caller: Caller, withdrawal: str) -> Said:
+    rules = Policies(purposes=frozenset({PURPOSE}), withdrawal=Withdrawal(withdrawal))
+    access.set_policies(engine, caller.tenant, rules)
+    return {}
+
+
+def _cancel(engine: Engine, caller: Caller, memory_id: str) -> Said:
+    listed = obligation.page(engine, caller).obligations
+    (owed,) = [one for one in listed if one.memory_id == memory_id and one.state is ObligationState.OPEN]
+    receipt = obligation.cancel(engine, caller, owed.obligation_id)
+    return {"receipt": receipt.receipt_hash} if receipt else {}
+
+
+def _export(engine: Engine, caller: Caller, user: str) -> Said:
+    with closing(export.export(engine, caller, export.Wanted(user), form=export.Form.JSON)) as package:
+        return {"receipt": package.receipt.receipt_hash, "bytes": sum(map(len, package.as_json()))}
+
+
 def _rotate_signer(engine: Engine, _: Caller) -> Said:
     return {"id": rotation.rotate_signer(engine).new_id}
 
@@ -146,6 +193,12 @@ _VERBS: Final = {
     "forget": _forget,
     "hold": _hold,
     "release": _release,
+    "restrict": _restrict,
+    "lift": _lift,
+    "consent": _consent,
+    "policy": _policy,
+    "cancel": _cancel,
+    "export": _export,
     "rotate_signer": _rotate_signer,
     "rotate_custody": _rotate_custody,
     "rotate_commitment_key": _rotate_commitment_key,

@@ -1,6 +1,14 @@
 """A consent record taking effect on the memories that rest on it. SEMANTICS.md §13."""
 
-from .model import ConsentAction, MemoryId
+from .model import (
+    Cause,
+    ConsentAction,
+    MemoryId,
+    Obligation,
+    ObligationKind,
+    ObligationState,
+    Pseudonym,
+)
 from .store import consents
 from .store.consents import Consent
 from .store.unit import Unit
@@ -20,3 +28,22 @@ def take_effect(unit: Unit, consent: Consent) -> list[MemoryId]:
     consents.set_consented(unit, [one for one in changed if one in agreed], consented=True)
     consents.set_consented(unit, [one for one in changed if one not in agreed], consented=False)
     return changed
+
+
+def owed_after(
+    obligation_id: str, kind: ObligationKind, subject: Pseudonym, purpose: str, *, at: int, due_at: int
+) -> Obligation:
+    """Return what a withdrawal leaves to be done about everything that rested on the consent."""
+    return Obligation(
+        obligation_id=obligation_id,
+        kind=kind,
+        state=ObligationState.OPEN,
+        memory_id=None,
+        subject=subject,
+        purpose=purpose,
+        artifact_id=None,
+        cause=Cause.CONSENT_WITHDRAWN if kind is ObligationKind.ERASE_AFTER_CONSENT_WITHDRAWAL else None,
+        requested_at=at,
+        due_at=due_at,
+        ended_at=None,
+    )

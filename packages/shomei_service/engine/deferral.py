@@ -1,23 +1,30 @@
 """An erasure that a hold or a restriction forbids for now: owed until nothing does. SEMANTICS.md §7-§8."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from . import disposal, policy, suppression
+from .failpoints import failpoint
 from .model import (
     ERASURES_OWED,
+    SYSTEM_ACTOR,
     Attested,
+    Basis,
     Cause,
     Ground,
+    Life,
     MemoryId,
     Obligation,
     ObligationKind,
     ObligationState,
+    Pseudonym,
     RowFacts,
+    TenantId,
+    Withdrawal,
     new_id,
 )
 from .parts import Engine
-from .store import holds, obligations, restrictions
+from .store import consents, holds, memories, obligations, restrictions, tenants
 from .store.intents import Intent
 from .store.unit import Unit
 
@@ -93,6 +100,50 @@ def defer(
     ]
     owe(engine, unit, fresh)
     return receipts, owed | {MemoryId(str(one.memory_id)): one.obligation_id for one in fresh}
+
+
+def fire(
+    engine: Engine, unit: Unit, memory_id: MemoryId, left: frozenset[Ground], *, actor: str
+) -> str | None:
+    """Begin the erasure that waited for a restriction to end; under a hold it goes on waiting.
+
+    Return the intent, to be carried out once the unit commits, if there is one.
+    """
+    owed = obligations.open_for(unit, [memory_id], ERASURES_OWED).get(memory_id)
+    if owed is None or owed.cause is None or not policy.may_go_by_itself(left, owed.cause):
+        return None
+    if holds.held_among(unit, [memory_id]):
+        return None
+    failpoint("obl.firing")
+    basis = policy.basis_of(owed.cause)
+    intent = disposal.new_intent(engine, new_id("obl_"), cause=owed.cause, basis=basis, actor=actor)
+    disposal.intend(engine, unit, intent, memories.lock_all(unit, [memory_id]))
+    return intent.intent_id
+
+
+def owe_what_is_deferred(engine: Engine) -> None:
+    """Owe the erasure of every row that a forget deferred, where a crash came between the two."""
+    with engine.store.snapshot() as connection:
+        waiting = obligations.deferred_unowed(connection)
+    for tenant_id, memory_id in waiting:
+        with engine.unit(tenant_id) as unit:
+            rows = memories.lock_all(unit, [memory_id])
+            defer(engine, unit, rows, Cause.SUBJECT_FORGET, actor=SYSTEM_ACTOR)
+
+
+def owe_what_was_withdrawn(
+    engine: Engine, tenant_id: TenantId, subject: Pseudonym, purpose: str, told: Container[str]
+) -> None:
+    """Owe what a withdrawal was to erase at once and could not, unless that is told after it already."""
+    cause, basis = Cause.CONSENT_WITHDRAWN, Basis.CONSENT_WITHDRAWN
+    with engine.unit(tenant_id) as unit:
+        if tenants.get(unit).policies.withdrawal is not Withdrawal.ERASE_NOW:
+            return
+        ids = [one for one, agreed in consents.resting_on(unit, subject, purpose) if not agreed]
+        rows = [row for row in memories.lock_all(unit, ids) if row.life is Life.LIVE]
+        left = [row for row in rows if row.memory_id not in told]
+        intent = disposal.new_intent(engine, new_id("obl_"), cause=cause, basis=basis, actor=SYSTEM_ACTOR)
+        begin(engine, unit, left, intent)
 
 
 def owe(engine: Engine, unit: Unit, owed: Sequence[Obligation]) -> None:

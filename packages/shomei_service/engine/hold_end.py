@@ -2,6 +2,7 @@
 
 from . import disposal, policy
 from .errors import ConfirmRequired, NotFound
+from .failpoints import failpoint
 from .model import (
     ERASURES_OWED,
     Attested,
@@ -50,6 +51,7 @@ def let_go(
     )
     receipt = engine.attest(unit, [draft], actor=actor)[0]
     if going:  # a new hold can not slip in between: the same unit ends the old one
+        failpoint("obl.firing")
         intent = disposal.new_intent(
             engine,
             intent_id,

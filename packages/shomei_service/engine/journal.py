@@ -25,6 +25,7 @@ from .model import (
     HoldScope,
     Lift,
     MemoryId,
+    ObligationKind,
     ObligationState,
     Pseudonym,
     Release,
@@ -41,6 +42,7 @@ from .store import (
     holds,
     memories,
     obligations,
+    restrictions,
     signing,
     tenants,
 )
@@ -61,6 +63,11 @@ def replay(engine: Engine) -> int:
                 if line.seq in standing:
                     _KINDS[line.kind](engine, unit, line)
                 tenants.advance_journal(unit.connection, line.seq)
+    for number, line in enumerate(lines):
+        if line.kind == "consent" and line.seq in standing:
+            told = {one for later in lines[number:] if later.kind == "owed" for one in later.ids}
+            subject, purpose = Pseudonym(str(line.pseudonym)), str(line.codes["purpose"])
+            deferral.owe_what_was_withdrawn(engine, TenantId(line.tenant), subject, purpose, told)
     return len(lines)
 
 
@@ -95,16 +102,6 @@ def _replaying(engine: Engine) -> Generator[None]:
         engine.is_replaying = False
 
 
-def owe_what_is_deferred(engine: Engine) -> None:
-    """Owe the erasure of every row that a forget deferred, where a crash came between the two."""
-    with engine.store.snapshot() as connection:
-        waiting = obligations.deferred_unowed(connection)
-    for tenant_id, memory_id in waiting:
-        with engine.unit(tenant_id) as unit:
-            rows = memories.lock_all(unit, [memory_id])
-            deferral.defer(engine, unit, rows, Cause.SUBJECT_FORGET, actor=SYSTEM_ACTOR)
-
-
 def _key_revoked(_: Engine, unit: Unit, line: JournalEntry) -> None:
     access.revoke(unit, line.ids[0], at=line.at)
 
@@ -119,7 +116,9 @@ def _lifted(engine: Engine, unit: Unit, line: JournalEntry) -> None:
     memory_id = MemoryId(line.ids[0])
     if memory_id in memories.live(unit, [memory_id]):
         grounds = [Ground(str(code)) for code in line.codes.values()]
-        suppression.lift(engine, unit, memory_id, grounds, Lift.LIFTED, actor=SYSTEM_ACTOR)
+        if suppression.lift(engine, unit, memory_id, grounds, Lift.LIFTED, actor=SYSTEM_ACTOR) is not None:
+            left = restrictions.grounds_of(unit, memory_id)
+            deferral.fire(engine, unit, memory_id, left, actor=SYSTEM_ACTOR)
 
 
 def _hold_placed(engine: Engine, unit: Unit, line: JournalEntry) -> None:
@@ -165,6 +164,11 @@ def _consent(engine: Engine, unit: Unit, line: JournalEntry) -> None:
     version, channel = text_of(line.codes, "policy_version"), text_of(line.codes, "channel_code")
     said = Consent(0, subject, purpose, action, line.at, evidence, version, channel)
     affected = agreement.take_effect(unit, said)
+    obligations.end(unit, line.ids, ObligationState.CANCELLED, at=line.at)
+    if "owes" in line.codes:
+        owes, kind = str(line.codes["owes"]), ObligationKind(str(line.codes["owes_kind"]))
+        at, due_at = line.at, int(line.codes["due_at"])
+        obligations.put(unit, [agreement.owed_after(owes, kind, subject, purpose, at=at, due_at=due_at)])
     draft = bodies.consent(
         subject=subject, purpose=purpose, action=action, affected=len(affected), evidence_ref_hmac=evidence
     )

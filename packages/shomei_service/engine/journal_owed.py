@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Final
 
-from . import aftermath, disposal, policy
+from . import aftermath, disposal, policy, suppression
 from .custody import JournalEntry
 from .model import (
     ERASURES_OWED,
     SYSTEM_ACTOR,
     Basis,
     Cause,
+    Ground,
+    Lift,
     MemoryId,
     Obligation,
     ObligationKind,
@@ -20,6 +23,8 @@ from .parts import Engine
 from .store import holds, lineage, memories, obligations, tombstones
 from .store.obligations import Request
 from .store.unit import Unit
+
+_PUT_OFF: Final = (Ground.DEFERRED_HOLD,)
 
 Replay = Callable[[Engine, Unit, JournalEntry], None]
 
@@ -70,11 +75,14 @@ def owe_again(_: Engine, unit: Unit, line: JournalEntry) -> None:
 def ended(state: ObligationState) -> Replay:
     """Return what brings obligations to this end again."""
 
-    def replayed(_: Engine, unit: Unit, line: JournalEntry) -> None:
+    def replayed(engine: Engine, unit: Unit, line: JournalEntry) -> None:
         for obligation_id in line.ids:
             owed = obligations.lock(unit, obligation_id)
-            if owed is not None and owed.memory_id is not None:
-                obligations.undefer(unit, owed.memory_id)
+            if owed is None or owed.memory_id is None:
+                continue
+            obligations.undefer(unit, owed.memory_id)
+            if state is ObligationState.CANCELLED:
+                suppression.lift(engine, unit, owed.memory_id, _PUT_OFF, Lift.LIFTED, actor=SYSTEM_ACTOR)
         obligations.end(unit, line.ids, state, at=line.at)
 
     return replayed

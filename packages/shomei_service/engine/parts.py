@@ -12,6 +12,7 @@ from .custody.journal import WITHDRAWN
 from .custody.sealing import commitment_key
 from .duties import Duties
 from .errors import CustodyUnavailable, Fault, IntegrityFault
+from .failpoints import failpoint
 from .indexes import Indexes, Keep
 from .model import Attested, Clock, JsonObject, Tenant, TenantId
 from .recall.embedder import Embedder, EmbedderFault
@@ -149,6 +150,7 @@ class Engine:
             tenant=unit.tenant, kind=kind, ids=ids, pseudonym=pseudonym, codes=codes, at=self.clock.now()
         )
         unit.journaled.append(number)
+        failpoint("journal.after")
         tenants.advance_journal(unit.connection, number)
 
     def attest(self, unit: Unit, drafts: Sequence[Draft], *, actor: str | Sequence[str]) -> list[Attested]:

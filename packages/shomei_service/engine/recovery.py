@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from . import aftermath, disposal, journal, rotation, upkeep
+from . import aftermath, deferral, disposal, journal, rotation, upkeep
 from .custody import EpochEntry, Seen, address
 from .custody.keytree import ROW_BITS
 from .destruction import destroy, stated
@@ -86,7 +86,7 @@ def _recover(engine: Engine, go_on: Callable[[], object]) -> Recovered:
         go_on()
         failpoint("boot.reerase")
     replayed = journal.replay(engine)
-    journal.owe_what_is_deferred(engine)
+    deferral.owe_what_is_deferred(engine)
     # What can not end now stays out of recall and is tried again; it is no reason to keep the rest closed.
     with suppress(ErasurePending):
         upkeep.finish_erasures(engine)

@@ -79,16 +79,12 @@ def record(engine: Engine, caller: Caller, new: NewConsent) -> Recorded:
             retries.keep(engine, unit, caller, {"affected": 0, "receipt": None})
             return Recorded(changed=False, affected=0, receipt=None)
         evidence = commitments.evidence(new.evidence_ref) if new.evidence_ref else None
-        told = {
-            "purpose": new.purpose,
-            "action": new.action,
-            "evidence": evidence,
-            "policy_version": new.policy_version,
-            "channel_code": new.channel_code,
-        }
-        codes = {name: value for name, value in told.items() if value is not None}
-        engine.journal(unit, "consent", pseudonym=subject, codes=codes)
         affected = agreement.take_effect(unit, _row(engine, new, subject, evidence))
+        owed, over = _owed(engine, unit, new, subject, affected), _over(unit, new, subject, affected)
+        # One line says it all: what comes of a withdrawal must not be lost between two of them.
+        engine.journal(unit, "consent", over, pseudonym=subject, codes=_told(new, evidence, owed))
+        obligations.put(unit, [owed] if owed is not None else [])
+        obligations.end(unit, over, ObligationState.CANCELLED, at=engine.clock.now())
         draft = bodies.consent(
             subject=subject,
             purpose=new.purpose,
@@ -99,7 +95,7 @@ def record(engine: Engine, caller: Caller, new: NewConsent) -> Recorded:
         receipt = engine.attest(unit, [draft], actor=caller.actor)[0]
         kept: JsonObject = {"affected": len(affected), "receipt": receipt.receipt_hash}
         retries.keep(engine, unit, caller, kept)
-        intent_id = _follow_up(engine, unit, subject, new, affected, caller.actor)
+        intent_id = _erase_now(engine, unit, new, affected, caller.actor)
     if intent_id is not None:
         disposal.carry_out(engine, caller.tenant, intent_id)
     return Recorded(changed=True, affected=len(affected), receipt=receipt)
@@ -129,6 +125,20 @@ def _row(engine: Engine, new: NewConsent, subject: Pseudonym, evidence: str | No
     )
 
 
+def _told(new: NewConsent, evidence: str | None, owed: Obligation | None) -> dict[str, str | int]:
+    told = {
+        "purpose": new.purpose,
+        "action": new.action,
+        "evidence": evidence,
+        "policy_version": new.policy_version,
+        "channel_code": new.channel_code,
+    }
+    known: dict[str, str | int] = {name: value for name, value in told.items() if value is not None}
+    if owed is not None and owed.due_at is not None:
+        known |= {"owes": owed.obligation_id, "owes_kind": owed.kind, "due_at": owed.due_at}
+    return known
+
+
 def _require_codes(new: NewConsent, policies: Policies) -> None:
     policy.require_subject(new.user_id)
     policy.require_registered([new.purpose], policies.purposes, "purpose must be registered for the tenant")
@@ -145,53 +155,41 @@ def _require_codes(new: NewConsent, policies: Policies) -> None:
     )
 
 
-def _follow_up(
-    engine: Engine, unit: Unit, subject: Pseudonym, new: NewConsent, affected: Sequence[MemoryId], actor: str
-) -> str | None:
-    """Do what the tenant's policy says of a withdrawal, or end what an earlier one left; return an intent."""
+def _owed(
+    engine: Engine, unit: Unit, new: NewConsent, subject: Pseudonym, affected: Sequence[MemoryId]
+) -> Obligation | None:
+    """Return what a withdrawal leaves to be done in its time, as the tenant's policy says."""
     if new.action is ConsentAction.GRANTED:
-        _take_back(engine, unit, subject, new.purpose, affected)
         return None
     rule = tenants.get(unit).policies
-    if rule.withdrawal is not Withdrawal.ERASE_NOW:
-        erases = rule.withdrawal is Withdrawal.ERASE_AFTER
-        _owe(engine, unit, subject, new.purpose, erases=erases, within=rule.withdrawal_days * _SECONDS_A_DAY)
+    erases, within = rule.withdrawal is not Withdrawal.SUPPRESS, rule.withdrawal_days * _SECONDS_A_DAY
+    if rule.withdrawal is Withdrawal.ERASE_NOW:
+        if not any(row.life is Life.PENDING for row in memories.lock_all(unit, affected)):
+            return None
+        within = 0  # an update's successor goes once it is there
+    now = engine.clock.now()
+    kind = _REVIEWS[erases]
+    return agreement.owed_after(new_id("obl_"), kind, subject, new.purpose, at=now, due_at=now + within)
+
+
+def _over(unit: Unit, new: NewConsent, subject: Pseudonym, affected: Sequence[MemoryId]) -> Sequence[str]:
+    """Return what is owed no more for want of this consent. SEMANTICS.md §13: a new grant restores."""
+    if new.action is ConsentAction.WITHDRAWN:
+        return ()
+    owed = obligations.open_for(unit, affected, ERASURES_OWED).values()
+    ids = [one.obligation_id for one in obligations.about_subject(unit, subject, new.purpose, _REVIEWS)]
+    return [*ids, *(one.obligation_id for one in owed if one.cause is Cause.CONSENT_WITHDRAWN)]
+
+
+def _erase_now(
+    engine: Engine, unit: Unit, new: NewConsent, affected: Sequence[MemoryId], actor: str
+) -> str | None:
+    """Begin what a withdrawal erases at once, if that is the tenant's policy; return an intent."""
+    is_now = tenants.get(unit).policies.withdrawal is Withdrawal.ERASE_NOW
+    if new.action is ConsentAction.GRANTED or not is_now:
         return None
-    rows = memories.lock_all(unit, affected)
-    if any(row.life is Life.PENDING for row in rows):  # an update's successor goes once it is there
-        _owe(engine, unit, subject, new.purpose, erases=True, within=0)
     intent = disposal.new_intent(
         engine, new_id("obl_"), cause=Cause.CONSENT_WITHDRAWN, basis=Basis.CONSENT_WITHDRAWN, actor=actor
     )
-    begun = deferral.begin(engine, unit, [row for row in rows if row.life is Life.LIVE], intent)
-    return intent.intent_id if begun else None
-
-
-def _take_back(
-    engine: Engine, unit: Unit, subject: Pseudonym, purpose: str, affected: Sequence[MemoryId]
-) -> None:
-    """Nothing is owed any more for want of this consent. SEMANTICS.md §13: a new grant restores."""
-    owed = obligations.open_for(unit, affected, ERASURES_OWED).values()
-    ids = [one.obligation_id for one in obligations.about_subject(unit, subject, purpose, _REVIEWS)]
-    ids += [one.obligation_id for one in owed if one.cause is Cause.CONSENT_WITHDRAWN]
-    if ids:
-        obligations.end(unit, ids, ObligationState.CANCELLED, at=engine.clock.now())
-        engine.journal(unit, "obligation_cancelled", ids)
-
-
-def _owe(engine: Engine, unit: Unit, subject: Pseudonym, purpose: str, *, erases: bool, within: int) -> None:
-    now = engine.clock.now()
-    one = Obligation(
-        obligation_id=new_id("obl_"),
-        kind=_REVIEWS[erases],
-        state=ObligationState.OPEN,
-        memory_id=None,
-        subject=subject,
-        purpose=purpose,
-        artifact_id=None,
-        cause=Cause.CONSENT_WITHDRAWN if erases else None,
-        requested_at=now,
-        due_at=now + within,
-        ended_at=None,
-    )
-    deferral.owe(engine, unit, [one])
+    rows = [row for row in memories.lock_all(unit, affected) if row.life is Life.LIVE]
+    return intent.intent_id if deferral.begin(engine, unit, rows, intent) else None

@@ -74,10 +74,11 @@ def _cancel(engine: Engine, unit: Unit, caller: Caller, obligation_id: str) -> A
     if row is not None and row.life is Life.ERASING:
         raise ErasureInProgress("the erasure of this memory has begun; it can not be taken back any more")
     obligations.end(unit, [obligation_id], ObligationState.CANCELLED, at=engine.clock.now())
+    # First of all lines, and the only one that a replay needs: it lifts what this one does not mention.
+    engine.journal(unit, "obligation_cancelled", [obligation_id])
     receipt = None
     if row is not None:
         obligations.undefer(unit, row.memory_id)
         grounds = [Ground.DEFERRED_HOLD]
         receipt = suppression.lift(engine, unit, row.memory_id, grounds, Lift.LIFTED, actor=caller.actor)
-    engine.journal(unit, "obligation_cancelled", [obligation_id])
     return receipt

@@ -1,22 +1,19 @@
 """Restrict a memory, and lift the restriction. SEMANTICS.md §6 (GDPR Art. 18)."""
 
-from .. import disposal, policy, retries, suppression
+from .. import deferral, disposal, policy, retries, suppression
 from ..errors import Blocked
 from ..model import (
-    ERASURES_OWED,
     SYSTEM_GROUNDS,
     Caller,
     Ground,
     JsonObject,
     Lift,
     MemoryId,
-    MemoryRow,
     Restricted,
     Scope,
-    new_id,
 )
 from ..parts import Engine
-from ..store import holds, memories, obligations, restrictions, tenants
+from ..store import memories, restrictions, tenants
 from ..store.unit import Unit
 
 
@@ -72,7 +69,9 @@ def lift(engine: Engine, caller: Caller, memory_id: str, *, notice_sent_at: int 
             notice_recorded=notice_sent_at is not None,
         )
         remaining = known & SYSTEM_GROUNDS
-        intent_id = _fire(engine, unit, row, remaining, caller.actor) if receipt is not None else None
+        intent_id = None
+        if receipt is not None:
+            intent_id = deferral.fire(engine, unit, row.memory_id, remaining, actor=caller.actor)
         answer = Restricted(
             row.memory_id,
             restricted=bool(remaining),
@@ -106,16 +105,3 @@ def _again(unit: Unit, memory_id: str, kept: JsonObject) -> Restricted:
         receipt=retries.statement(unit, kept["receipt"]),
         code=retries.text(code) if code is not None else None,
     )
-
-
-def _fire(engine: Engine, unit: Unit, row: MemoryRow, left: frozenset[Ground], actor: str) -> str | None:
-    """Begin the erasure that waited for the restriction to end; under a hold it goes on waiting."""
-    owed = obligations.open_for(unit, [row.memory_id], ERASURES_OWED).get(row.memory_id)
-    if owed is None or owed.cause is None or not policy.may_go_by_itself(left, owed.cause):
-        return None
-    if holds.held_among(unit, [row.memory_id]):
-        return None
-    basis = policy.basis_of(owed.cause)
-    intent = disposal.new_intent(engine, new_id("obl_"), cause=owed.cause, basis=basis, actor=actor)
-    disposal.intend(engine, unit, intent, [row])
-    return intent.intent_id

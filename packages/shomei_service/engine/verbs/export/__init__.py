@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from ... import policy
 from ...custody.spool import Spool
 from ...errors import Invalid
+from ...failpoints import failpoint
 from ...model import Caller, JsonObject, MemoryId, Pseudonym, Scope, Tenant, Tombstone, new_id
 from ...parts import Engine
 from ...receipts import bodies
@@ -71,6 +72,8 @@ def export(engine: Engine, caller: Caller, wanted: Wanted, *, form: Form) -> Pac
                 receipt_hash=receipt.receipt_hash,
                 subjects=[made.subject],
             )
+            failpoint("export.before_commit")
+        failpoint("export.after_commit")
         undone.pop_all()
     return Package(export_id, engine.clock.now(), receipt, manifest(nonce, files), spools)
 
