@@ -78,6 +78,24 @@ def test_one_key_does_not_wait_for_another() -> None:
     assert gathered(ask).groups == [[0], [2]]
 
 
+def test_who_has_waited_long_is_told_so_and_is_not_worked_on() -> None:
+    lanes = Lanes(patience_s=0.05)
+
+    async def ask(gathering: Gathering[int, int], slow: Slow) -> None:
+        first = asyncio.create_task(gathering.ask("a", 0))
+        await begun(slow)
+        with pytest.raises(Busy):
+            await gathering.ask("a", 2)
+        lanes.patience_s = 5
+        patient = asyncio.create_task(gathering.ask("a", 3))
+        await asyncio.sleep(0.01)
+        slow.go.set()
+        assert (await first, await patient) == (0, 6)
+        assert lanes.load()[Lane.REMEMBER] == 0
+
+    assert gathered(ask, lanes).groups == [[0], [3]]
+
+
 def test_a_refusal_is_ones_own_and_a_failure_everybodys() -> None:
     async def ask(gathering: Gathering[int, int], slow: Slow) -> None:
         slow.go.set()

@@ -379,6 +379,28 @@ def test_a_full_lane_says_busy() -> None:
     assert anyio.run(three) == 1
 
 
+def test_who_has_waited_long_is_told_so_and_who_waits_shortly_is_served() -> None:
+    """DEV-36: work that is stuck keeps nobody waiting behind it; nothing is done for whoever was refused."""
+    go, done = threading.Event(), list[str]()
+
+    async def stuck() -> None:
+        lanes = Lanes({Lane.RECALL: 1}, patience_s=0.05)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lanes.run, Lane.RECALL, go.wait, 5)
+            await anyio.sleep(0.02)
+            with pytest.raises(Busy):
+                await lanes.run(Lane.RECALL, done.append, "refused")
+            lanes.patience_s = 5
+            tasks.start_soon(lanes.run, Lane.RECALL, done.append, "served")
+            await anyio.sleep(0.02)
+            go.set()
+        await lanes.run(Lane.RECALL, done.append, "after")
+        assert lanes.load()[Lane.RECALL] == 0
+
+    anyio.run(stuck)
+    assert done == ["served", "after"]
+
+
 class Tended:
     """An engine for the upkeep thread alone: counts its rounds, and fails while told to."""
 

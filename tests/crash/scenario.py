@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from shomei_service.engine.model import (
     ObligationState,
     Policies,
     Release,
+    Retry,
     Withdrawal,
 )
 from shomei_service.engine.parts import Engine
@@ -97,8 +98,15 @@ def run(order: Order) -> None:
         caller = access.authenticate(engine, order.token)
         for verb, *words in order.steps:
             say(asked=verb, words=words)
-            say(did=verb, **_VERBS[verb](engine, caller, *words))
+            say(did=verb, **_asked(engine, caller, verb, words))
         say(hits=failpoints.hits())
+
+
+def _asked(engine: Engine, caller: Caller, verb: str, words: list[str]) -> Said:
+    if verb == "keyed":
+        caller = replace(caller, retry=Retry(words[0], "a key", repr(words).encode()))
+        verb, *words = words
+    return VERBS[verb](engine, caller, *words)
 
 
 def _new(text: str, user: str, semantic_type: str = "GENERIC", metadata: str = "{}") -> NewMemory:
@@ -185,7 +193,7 @@ def _rotate_custody(engine: Engine, _: Caller) -> Said:
     return {"id": rotation.rotate_custody(engine).epoch_after}
 
 
-_VERBS: Final = {
+VERBS: Final = {
     "add": _add,
     "search": _search,
     "erase": _erase,

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from shomei_service import bootstrap
+from shomei_service import home as home_module
 from shomei_service.engine.errors import (
     CustodyUnavailable,
     EngineError,
@@ -217,6 +218,45 @@ def fill_the_log(house: House) -> None:
     raise AssertionError("the disk never filled")
 
 
+@needs_strace
+def test_full_at_the_nth_write_and_ever_after(
+    server: Server, small: Stored, folder: Path, request: pytest.FixtureRequest
+) -> None:
+    """In the middle of whatever verb: refused, nothing by halves, and well again when there is room."""
+    (folder / "whole").mkdir()
+    log = folder / "log"
+    run = server.run(small.copied(folder / "whole"), steps(small), trace=logging(log, "pwrite64"))
+    assert run.code == 0, run.errors
+    calls = counted(log)["pwrite64"]
+    points = list(spread(calls, None if is_deep(request) else 6))
+    for nth in points:
+        (folder / str(nth)).mkdir()
+        home = small.copied(folder / str(nth))
+        run = server.run(home, steps(small), trace=failing("pwrite64", "ENOSPC", f"{nth}+"))
+        assert run.code in {0, 1}, (nth, run.errors)
+        with home.opened() as house:
+            after(house, home, small, run, carried_out=None)
+    keep(request, "full at pwrite64", {"calls": calls, "failures": len(points)})
+
+
+def test_a_full_mirror_stops_what_it_has_to_hear_of_and_no_more(small_disks: Volumes, folder: Path) -> None:
+    """No erasure is answered that a mirror has not heard of; it goes on once there is room."""
+    mirror = small_disks.disks["keys"] / "mirror"
+    mirror.mkdir(mode=0o700)
+    home = new_home(folder / "other", custody_mirrors=str(mirror))
+    with home.opened() as house:
+        ids = remembered(house)
+        filler = small_disks.fill("keys")
+        with pytest.raises((CustodyUnavailable, ErasurePending)):
+            erase(house.engine, house.admin, ids[0])
+        assert set(ids[1:]) <= found(house)
+        house.remember("a kettle all the same")
+        filler.unlink()
+        upkeep(house.engine)
+        assert forget(house.engine, house.admin, "alice").closure is not None
+        assert set(oracle.settled(house, home.settings).values()) == {"a kettle all the same"}
+
+
 def test_full_while_it_serves(small_disks: Volumes) -> None:
     """Over HTTP: 503 with Retry-After, and it passes without a restart."""
     home, folder = small_disks.home, small_disks.disks["data"].parent
@@ -270,8 +310,11 @@ def test_a_disk_that_becomes_one_that_may_only_be_read(small_disks: Volumes) -> 
         oracle.settled(house, home.settings)
 
 
-def test_a_second_server_on_one_home_is_refused(small: Stored, folder: Path) -> None:
+def test_a_second_server_on_one_home_is_refused(
+    small: Stored, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = small.copied(folder)
+    monkeypatch.setattr(home_module, "_WAIT_S", 0.2)  # for a predecessor that is on its way out
     second = bootstrap.opened(home.settings, alone=True)
     with home.opened(), pytest.raises(StartRefused) as refusal, second:
         pass

@@ -15,7 +15,7 @@ from tests.crash.scenario import Step
 
 # In the order of a verb: before the line is known to the database, before an erasure begins, around a commit.
 OWN = ("journal.after", "obl.firing", "export.before_commit", "export.after_commit")
-EVERY_ON_A_SERVER = 4  # of so many deaths one, by default
+EVERY_ON_A_SERVER = 5  # of so many deaths one, by default
 
 
 def steps(stored: Stored) -> list[Step]:

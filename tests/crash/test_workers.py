@@ -10,14 +10,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import psycopg
 import pytest
 
 from shomei_service.engine import failpoints
-from shomei_service.engine.errors import IdempotencyInFlight, NotFound, StorageUnavailable, Unauthenticated
+from shomei_service.engine.errors import IdempotencyInFlight, NotFound, Unauthenticated
 from shomei_service.engine.failpoints import InjectedError
 from shomei_service.engine.model import (
     Authority,
@@ -42,7 +44,7 @@ from tests import oracle
 from tests.crash.runs import ROOT, Stored, lapse
 from tests.engine.custody.postgres import Server as PostgreSQL
 from tests.fakes import Home, House, new_home
-from tests.laws.workers import children, kill, on_server, wait_until, working
+from tests.laws.workers import children, is_ready, kill, on_server, quiet, wait_until, working
 from tests.service import environment
 
 _DATABASES = iter(range(1_000_000))
@@ -258,14 +260,38 @@ def test_no_verb_needs_a_second_connection_while_it_has_one(postgres: PostgreSQL
         assert oracle.settled(house, home.settings) == {}
 
 
-def test_a_full_pool_is_a_refusal_and_passes(postgres: PostgreSQL, folder: Path) -> None:
-    urls = {"database_url": postgres.database("crowded"), "custody_url": postgres.database("crowded_custody")}
-    home = new_home(folder, database_pool=1, **urls)
-    with home.opened() as house:
-        with house.engine.store.snapshot(), pytest.raises(StorageUnavailable):
-            house.remember("a kettle")
-        memory_id = house.remember("a kettle")
-        assert found(house) == {memory_id}
+CALLERS = 60
+CALLS = [
+    ("/v1/memories", {"messages": "a kettle", "user_id": "alice"}),
+    ("/v1/search", {"query": "kettle"}),
+    ("/v1/forget", {"user_id": "bob"}),
+]
+
+
+def test_more_callers_than_connections_are_refused_and_it_passes(
+    home: Home, folder: Path, postgres: PostgreSQL
+) -> None:
+    """DEV-36: nobody hangs on a database that is stuck; once it is not, calls pass without a restart."""
+    with working(home, folder, 1, SHOMEI_DATABASE_POOL="2") as service:
+        headers = {"authorization": f"Bearer {home.admin_token}"}
+
+        def ask(number: int) -> httpx.Response:
+            path, body = CALLS[number % len(CALLS)]
+            url = service.url + path
+            return httpx.post(url, json=body, headers=headers, trust_env=False, timeout=60)
+
+        with plain(home) as stuck, stuck.transaction(), ThreadPoolExecutor(CALLERS) as pool:
+            stuck.execute("LOCK TABLE memories, tenants IN ACCESS EXCLUSIVE MODE")
+            answers = list(pool.map(ask, range(CALLERS)))
+            assert not is_ready(service)
+        assert {answer.status_code for answer in answers} == {503}
+        assert all(answer.headers["retry-after"].isdigit() for answer in answers)
+        codes = {answer.json()["code"] for answer in answers}
+        assert codes <= {"storage_unavailable", "rate_limited"}
+        postgres.say("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'service'")
+        wait_until(lambda: [ask(number).status_code for number in range(3)] == [200] * 3)
+        assert is_ready(service)
+        quiet(home)
 
 
 # The parent and its workers.

@@ -5,7 +5,7 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -58,7 +58,7 @@ class Client:
         self._shown: list[str] = []
         self._restricted: set[str] = set()
         self._words = 0
-        told.living[subject] = set()
+        told.living.setdefault(subject, set())
 
     def run(self, until: Callable[[], bool]) -> None:
         """Do one thing after another until told to stop, then look once more."""
@@ -194,14 +194,35 @@ class Client:
             self._told.statuses[path.split("/")[2], status] += 1
 
 
-class AtWork:
-    """So many clients, at work for the length of a block or until told to end."""
+class Watcher(Client):
+    """Somebody who only looks, now at one person and now at another, while their clients are at work."""
 
-    def __init__(self, url: str, token: str, *, clients: int, seed: int) -> None:
+    def run(self, until: Callable[[], bool]) -> None:
+        """Look until told to stop."""
+        subjects = sorted(self._told.living)
+        with self._http:
+            while not until():
+                self._subject = self._random.choice(subjects)
+                self.look()
+
+
+class AtWork:
+    """So many clients, at work for the length of a block or until told to end; every fourth only watches.
+
+    Where there are several services, each client has one of them.
+    """
+
+    def __init__(self, url: str | Sequence[str], token: str, *, clients: int, seed: int) -> None:
         self.told = Told()
         self._ending = threading.Event()
         self._pool = ThreadPoolExecutor(clients)
-        self._clients = [Client(url, token, f"person {at}", self.told, seed + at) for at in range(clients)]
+        urls = [url] if isinstance(url, str) else url
+        self._clients = [
+            (Client if at < clients - clients // 4 else Watcher)(
+                urls[at % len(urls)], token, f"person {at % (clients - clients // 4)}", self.told, seed + at
+            )
+            for at in range(clients)
+        ]
         self._working: list[Future[None]] = []
 
     def __enter__(self) -> Told:

@@ -6,6 +6,7 @@ RELIABILITY T-10, T-18, T-20; DEV-34, DEV-35, DEV-36.
 import random
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -79,12 +80,36 @@ def test_workers_that_die(
     home, chance = on_server(folder, postgres, "dying"), random.Random(3)
     with working(home, folder, 2) as service:
         with AtWork(service.url, home.admin_token, clients=8, seed=3) as told:
-            ending = time.monotonic() + 2 * seconds
+            ending = time.monotonic() + 1.5 * seconds
             while time.monotonic() < ending:
                 time.sleep(chance.uniform(1, 3))
                 alive = children(service)
                 if len(alive) == 2:
                     kill(chance.choice(alive))
+        assert {status for _, status in told.statuses} <= {0, 200, 409, 503}
+        quiet(home)
+    holds_what_was_told(home, told)
+    keep(request, request.node.name, told.figures())
+
+
+def test_two_services_that_die_in_turn(
+    postgres: Server, folder: Path, seconds: float, request: pytest.FixtureRequest
+) -> None:
+    """T-20, DEV-36: two on one database, each killed under load and started again while the other goes on."""
+    home, chance = on_server(folder, postgres, "in_turn"), random.Random(6)
+    with ExitStack() as running:
+        services = [running.enter_context(working(home, folder, 1)) for _ in range(2)]
+        urls = [service.url for service in services]
+        with AtWork(urls, home.admin_token, clients=8, seed=6) as told:
+            ending = time.monotonic() + seconds
+            while time.monotonic() < ending:
+                time.sleep(chance.uniform(0.3, 1))
+                gone = services.pop(0)
+                kill(gone.process.pid)
+                gone.process.wait()
+                port = int(gone.url.rpartition(":")[2])
+                services.append(running.enter_context(working(home, folder, 1, port=port)))
+            told.end()
         assert {status for _, status in told.statuses} <= {0, 200, 409, 503}
         quiet(home)
     holds_what_was_told(home, told)
@@ -117,7 +142,7 @@ def test_a_service_that_dies(folder: Path, seconds: float, request: pytest.Fixtu
     home, chance = new_home(folder), random.Random(5)
     with working(home, folder, 1) as service:
         port = int(service.url.rpartition(":")[2])
-    ending = time.monotonic() + 2 * seconds
+    ending = time.monotonic() + 1.5 * seconds
     with AtWork(f"http://127.0.0.1:{port}", home.admin_token, clients=8, seed=5) as told:
         while time.monotonic() < ending:
             with working(home, folder, 1, port=port) as service:
