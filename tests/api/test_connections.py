@@ -1,4 +1,4 @@
-"""What a client may not do to a connection: large heads, endless heads, answers it never reads."""
+"""What a client may not do to a connection: large heads, endless heads, answers it never reads. T-25."""
 
 import contextlib
 import socket

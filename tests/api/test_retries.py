@@ -1,4 +1,4 @@
-"""The same call made again: one effect, the same bytes, nothing personal kept. SEMANTICS.md §16."""
+"""The same call made again: one effect, the same bytes, nothing personal kept. T-17, SEMANTICS.md §16."""
 
 import json
 import re

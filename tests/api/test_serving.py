@@ -1,4 +1,4 @@
-"""The server around the application: heads, limits, hang-ups, background work, and the public doors."""
+"""The server around the application: heads, limits, hang-ups, background work, public doors. T-25."""
 
 import contextlib
 import json

@@ -30,7 +30,7 @@ from shomei_service.engine.verbs.forget import forget
 from shomei_service.engine.verbs.search import search
 from tests import oracle
 from tests.crash.deep import is_deep, keep
-from tests.crash.runs import Server, Stored, after
+from tests.crash.runs import Server, Stored, after, snapshot
 from tests.crash.strace import counted, failing, logging, needs_strace, spread
 from tests.crash.test_syscalls import steps
 from tests.engine.custody.postgres import Server as PostgreSQL
@@ -319,6 +319,28 @@ def test_a_second_server_on_one_home_is_refused(
     with home.opened(), pytest.raises(StartRefused) as refusal, second:
         pass
     assert "already runs" in refusal.value.message
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="must: only root can become somebody else")
+def test_a_home_of_somebody_else(small: Stored, folder: Path) -> None:
+    """Permission that was lost is one clear refusal, and leaves every byte."""
+    home = small.copied(folder)
+    folder.chmod(0o755)
+    before = snapshot(home)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.setgid(65534)
+            os.setuid(65534)
+            with home.opened():
+                pass
+        except StartRefused:
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert snapshot(home) == before
 
 
 def test_a_lock_file_that_a_dead_server_left_is_no_lock(small: Stored, folder: Path) -> None:

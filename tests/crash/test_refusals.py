@@ -1,4 +1,4 @@
-"""What must refuse to open, in one line, and leave every byte where it was. DEV-37, RELIABILITY T-13."""
+"""What must refuse to open, in one line, and leave every byte where it was. DEV-37, T-08, T-13."""
 
 import shutil
 import sqlite3

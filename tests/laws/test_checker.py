@@ -1,4 +1,4 @@
-"""The checker of histories: it must find what is wrong, and nothing else."""
+"""The checker of histories: it must find what is wrong, and nothing else. T-18."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every mutant still fits the code, so that scripts/mutations tries what it says; its last result is kept."""
+"""Every mutant still fits the code, so scripts/mutations tries what it says; its result is kept. T-40."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Facts that residue hangs on: core dumps, and what databases really leave. SEMANTICS.md §10, T-12."""
+"""Facts that residue hangs on: core dumps, and what databases really leave. SEMANTICS.md §10, T-06, T-12."""
 
 import resource
 import signal
@@ -74,23 +74,35 @@ def test_a_machine_that_keeps_its_core_dumps_is_refused(monkeypatch: pytest.Monk
         core_dumps.switch_off()
 
 
-class _Forgetful(sqlite3.Connection):
-    """An SQLite that takes every setting and keeps one of them back, as a library built otherwise does."""
-
-    def cursor(self, *_: object) -> sqlite3.Cursor:  # type: ignore[override]
-        return super().cursor(_Deaf)  # type: ignore[arg-type]
-
-
-class _Deaf(sqlite3.Cursor):
-    def execute(self, query: str, *parameters: object) -> sqlite3.Cursor:  # type: ignore[override]
-        return super().execute(query.replace("secure_delete=ON", "secure_delete=OFF"), *parameters)  # type: ignore[arg-type]
+# T-06: each setting that durability and erasure stand on, and what a SQLite might do instead.
+DEAF = {
+    "journal_mode=WAL": "journal_mode=DELETE",
+    "synchronous=FULL": "synchronous=NORMAL",
+    "secure_delete=ON": "secure_delete=OFF",
+    "foreign_keys=ON": "foreign_keys=OFF",
+}
 
 
-def test_a_sqlite_that_does_not_overwrite_what_it_deletes_is_refused(tmp_path: Path) -> None:
+def deaf_to(asked: str) -> type[sqlite3.Connection]:
+    """Return a connection that hears something else when it is asked for a setting."""
+
+    class Deaf(sqlite3.Cursor):
+        def execute(self, query: str, *parameters: object) -> sqlite3.Cursor:  # type: ignore[override]
+            return super().execute(query.replace(asked, DEAF[asked]), *parameters)  # type: ignore[arg-type]
+
+    class Forgetful(sqlite3.Connection):
+        def cursor(self, *_: object) -> sqlite3.Cursor:  # type: ignore[override]
+            return super().cursor(Deaf)  # type: ignore[arg-type]
+
+    return Forgetful
+
+
+@pytest.mark.parametrize("asked", DEAF)
+def test_a_sqlite_that_does_not_keep_a_setting_is_refused(tmp_path: Path, asked: str) -> None:
     with closing(sqlite3.connect(tmp_path / "one.db")) as genuine:
         _configure_sqlite(genuine, None)
     with (
-        closing(sqlite3.connect(tmp_path / "two.db", factory=_Forgetful)) as forgetful,
+        closing(sqlite3.connect(tmp_path / "two.db", factory=deaf_to(asked))) as forgetful,
         pytest.raises(StartRefused, match="durability and erasure"),
     ):
         _configure_sqlite(forgetful, None)

@@ -1,4 +1,4 @@
-"""Die between any two steps of an erase, and attack with all that was ever on the disk. CUSTODY.md §4, §7."""
+"""Die between any two steps of an erase, attack with all that was on the disk. T-01, CUSTODY.md §4, §7."""
 
 import os
 import signal

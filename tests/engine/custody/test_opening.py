@@ -1,4 +1,4 @@
-"""What must refuse to start, and must leave every byte as it was. DEV-37, RELIABILITY T-13."""
+"""What must refuse to start, and must leave every byte as it was. DEV-37, T-06, T-08, T-13."""
 
 import resource
 import shutil

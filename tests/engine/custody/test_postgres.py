@@ -1,4 +1,4 @@
-"""The same promises with the custody store in a PostgreSQL database of its own."""
+"""The same promises with the custody store in a PostgreSQL database of its own. T-06, T-11."""
 
 from collections.abc import Iterator
 from itertools import count

@@ -162,7 +162,7 @@ def test_dev_17_a_hold_stops_every_destructive_path(office: Office) -> None:
 
 
 def test_dev_17_a_hold_and_an_erase_at_once(office: Office) -> None:
-    """Fifty rounds: held and alive, or erased and the hold refused; never both, never neither."""
+    """T-19, fifty rounds: held and alive, or erased and the hold refused; never both, never neither."""
     came_to: set[bool] = set()
     for number in range(50):
         memory_id = office.remember("a kettle", "alice")
