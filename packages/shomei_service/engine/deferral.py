@@ -171,4 +171,5 @@ def _journal(engine: Engine, unit: Unit, owed: Obligation) -> None:
         [owed.obligation_id, *([owed.memory_id] if owed.memory_id is not None else [])],
         pseudonym=owed.subject,
         codes={"kind": owed.kind, **{name: value for name, value in told.items() if value is not None}},
+        at=owed.requested_at,
     )

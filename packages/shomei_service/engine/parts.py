@@ -138,16 +138,23 @@ class Engine:
         *,
         pseudonym: str | None = None,
         codes: Mapping[str, str | int] | None = None,
+        at: int | None = None,
     ) -> None:
         """Tell custody what a restored database would forget, before the unit commits. CUSTODY.md §4.
 
-        The line is durable first: a crash in between makes the act happen on the next open.
+        The line is durable first: a crash in between makes the act happen on the next open. It bears the
+        act's own time where that is on record, so that what is replayed equals what was.
         """
         if self.is_replaying:
             return
         tenants.journal_seen(unit.connection, lock=True)  # another process's replay waits for our commit
         number = self.custody.journal_append(
-            tenant=unit.tenant, kind=kind, ids=ids, pseudonym=pseudonym, codes=codes, at=self.clock.now()
+            tenant=unit.tenant,
+            kind=kind,
+            ids=ids,
+            pseudonym=pseudonym,
+            codes=codes,
+            at=self.clock.now() if at is None else at,
         )
         unit.journaled.append(number)
         failpoint("journal.after")

@@ -206,6 +206,7 @@ def _record(engine: Engine, unit: Unit, intent: Intent, matched: _Matched) -> No
             "derived": matched.derived_count,
             "derived_going": sum(row.subject != matched.subject for row in matched.going),
         },
+        at=intent.created_at,
     )
 
 
