@@ -37,7 +37,8 @@ KILL_EVERY_S = 5.0
 GROWTH_BAR = 0.10
 WARM = 0.2  # of the time, before memory is compared: caches and indexes fill first
 DRAIN_S = 10.0
-ATTEMPTS = 60
+ATTEMPTS = 240
+PAUSE_S = 0.1
 WORKERS = 3  # each but the eldest then lives for ten seconds: what dies sooner is begun again later and later
 CALLS_A_CONNECTION = 20  # then a new one, which another worker may take
 
@@ -49,6 +50,7 @@ class Tally:
     ends: float
     statuses: Counter[int] = field(default_factory=Counter[int])
     done: Counter[str] = field(default_factory=Counter[str])
+    refused: Counter[str] = field(default_factory=Counter[str])
     broken: int = 0
     kills: int = 0
     live: dict[str, str] = field(default_factory=dict[str, str])
@@ -80,10 +82,17 @@ class Patient:
             except (OSError, EOFError):
                 await self.close()
                 self._tally.broken += 1
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(PAUSE_S)
+                continue
+            told = json.loads(answer)
+            if told.get("code") == "idempotency_in_flight":  # who was killed had begun it; somebody ends it
+                self._tally.done["asked again"] += 1
+                await asyncio.sleep(PAUSE_S)
                 continue
             self._tally.statuses[status] += 1
-            return status, json.loads(answer)
+            if status >= 400 and (method, status) != ("GET", 404):
+                self._tally.refused[f"{method} {status} {told.get('code')}"] += 1
+            return status, told
         raise RuntimeError("the service does not come back")
 
     async def close(self) -> None:
@@ -174,6 +183,7 @@ async def run(service: Service, token: str, arguments: argparse.Namespace) -> li
             group.create_task(kill_and_look(service, watch, tally))
         failures = sum(times for status, times in tally.statuses.items() if status >= 500)
         others = sum(times for status, times in tally.statuses.items() if 400 <= status < 500)
+        print("refused:", dict(tally.refused))
         rate = await drained(watch)
         gone, back = await lost(watch, tally)
     finally:
@@ -187,6 +197,7 @@ async def run(service: Service, token: str, arguments: argparse.Namespace) -> li
         Row("answers of 5xx", failures, 0),
         Row("answers of 4xx", others, 0),
         Row("broken connections", tally.broken, None),
+        Row("calls made again because they were still being carried out", tally.done["asked again"], None),
         Row("times a worker was killed", tally.kills, None),
         Row("rounds a second (add, search, read, erase)", tally.done["erased"] / seconds, None),
         Row("rows at the end", len(tally.live), None),
