@@ -18,7 +18,7 @@ import tempfile
 import time
 import uuid
 from collections import Counter, deque
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -136,13 +136,14 @@ async def kill_and_look(service: Service, patient: Patient, tally: Tally) -> Non
     """Kill one of the younger workers every five seconds; take down the eldest's memory and the backlog."""
     while time.monotonic() < tally.ends:
         await asyncio.sleep(min(KILL_EVERY_S, max(0.0, tally.ends - time.monotonic())))
-        workers = children(service.process.pid)
-        tally.memory.append((time.monotonic(), memory_mib(workers[0])))
+        tally.memory.append((time.monotonic(), memory_mib(children(service.process.pid)[0])))
         _, ready = await patient.ask("GET", "/readyz")
         tally.backlog.append(ready.get("embedding_backlog", -1))
+        workers = children(service.process.pid)
         if len(workers) == WORKERS and time.monotonic() < tally.ends:
-            os.kill(workers[1], signal.SIGKILL)
-            tally.kills += 1
+            with suppress(ProcessLookupError):  # it may have ended by itself
+                os.kill(workers[1], signal.SIGKILL)
+                tally.kills += 1
 
 
 async def drained(patient: Patient) -> float:
