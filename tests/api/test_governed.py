@@ -3,15 +3,13 @@
 import hashlib
 import json
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from sqlalchemy import event
 
 from shomei_service.api.bodies import SINGLE
 from shomei_service.api.routes import OPERATIONS
@@ -19,11 +17,11 @@ from shomei_service.api.shapes import Nothing
 from shomei_service.engine import failpoints
 from shomei_service.engine.errors import Blocked
 from shomei_service.engine.model import Basis, DisclosureGround, Ground
-from shomei_service.engine.store.unit import Store
 from shomei_service.engine.verbs import access
 from shomei_service.engine.verbs.update import update
 from tests.api.desk import CODES, DAY, Desk, open_desk
 from tests.api.house import UNKNOWN, fields_of, open_house, without_id
+from tests.statements import statements
 
 M = "/v1/memories"
 MARK = "ZQ7-0a41c7d2"
@@ -129,22 +127,6 @@ def test_nor_by_the_work_it_takes(desk: Desk) -> None:
             update(desk.house.engine, desk.tenant, memory_id, "x")
     assert len(asked["restricted"]) > 0
     assert all(questions == asked["restricted"] for questions in asked.values())
-
-
-@contextmanager
-def statements(store: Store, into: list[str]) -> Iterator[None]:
-    """Take down the SQL this thread sends while the block lasts."""
-    thread = threading.get_ident()
-
-    def take_down(_c: object, _k: object, statement: str, *_rest: object) -> None:
-        if threading.get_ident() == thread:
-            into.append(statement)
-
-    event.listen(store._engine, "before_cursor_execute", take_down)
-    try:
-        yield
-    finally:
-        event.remove(store._engine, "before_cursor_execute", take_down)
 
 
 def test_damaged_bytes_are_never_shown_and_can_still_be_erased(desk: Desk) -> None:

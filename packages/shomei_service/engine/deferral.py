@@ -6,7 +6,6 @@ from dataclasses import replace
 from . import disposal, policy, suppression
 from .failpoints import failpoint
 from .model import (
-    ERASURES_OWED,
     SYSTEM_ACTOR,
     Attested,
     Basis,
@@ -76,7 +75,7 @@ def defer(
     """
     ids = [row.memory_id for row in rows]
     receipts = suppression.apply(engine, unit, ids, ground, actor=actor) if ground and ids else {}
-    known = obligations.open_for(unit, ids, ERASURES_OWED)
+    known = obligations.erasures_owed(unit, ids)
     if cause is Cause.SUBJECT_FORGET:
         _outrank(engine, unit, list(known.values()))
     owed = {memory_id: one.obligation_id for memory_id, one in known.items()}
@@ -109,7 +108,7 @@ def fire(
 
     Return the intent, to be carried out once the unit commits, if there is one.
     """
-    owed = obligations.open_for(unit, [memory_id], ERASURES_OWED).get(memory_id)
+    owed = obligations.erasures_owed(unit, [memory_id]).get(memory_id)
     if owed is None or owed.cause is None or not policy.may_go_by_itself(left, owed.cause):
         return None
     if holds.held_among(unit, [memory_id]):

@@ -13,7 +13,6 @@ from .destruction import destroy, drafted, expected, stated
 from .errors import CustodyUnavailable, ErasurePending, Fault
 from .failpoints import failpoint
 from .model import (
-    ERASURES_OWED,
     Attested,
     Basis,
     Cause,
@@ -230,7 +229,7 @@ def _retire(
     commitments = engine.commitments(tenants.get(unit))
     destruction = stated(engine, destroyed)
     ids = [row.memory_id for row in rows]
-    owed = obligations.open_for(unit, ids, ERASURES_OWED)
+    owed = obligations.erasures_owed(unit, ids)
     affected = aftermath.affected_by(unit, ids)
     drafts = [
         drafted(

@@ -4,7 +4,6 @@ from . import disposal, policy
 from .errors import ConfirmRequired, NotFound
 from .failpoints import failpoint
 from .model import (
-    ERASURES_OWED,
     Attested,
     Basis,
     Cause,
@@ -36,7 +35,7 @@ def let_go(
     if hold is None or hold.released_at is not None:
         raise NotFound("no such hold")
     covered = _covered(unit, hold)
-    owed = obligations.open_for(unit, [row.memory_id for row in covered], ERASURES_OWED)
+    owed = obligations.erasures_owed(unit, [row.memory_id for row in covered])
     holds.release(unit, hold_id, code, by=actor, at=engine.clock.now())
     freed = owed.keys() - holds.held_among(unit, sorted(owed))
     going = [row for row in covered if row.memory_id in freed and _may_go(unit, row, owed[row.memory_id])]

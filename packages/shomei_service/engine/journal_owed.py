@@ -7,7 +7,6 @@ from typing import Final
 from . import aftermath, disposal, policy, suppression
 from .custody import JournalEntry
 from .model import (
-    ERASURES_OWED,
     SYSTEM_ACTOR,
     Basis,
     Cause,
@@ -62,7 +61,7 @@ def owe_again(_: Engine, unit: Unit, line: JournalEntry) -> None:
         if owed.cause is not None and owed.cause is not known.cause:
             obligations.set_cause(unit, [obligation_id], owed.cause)
         return
-    if memory_id is not None and obligations.open_for(unit, [memory_id], ERASURES_OWED):
+    if memory_id is not None and obligations.erasures_owed(unit, [memory_id]):
         return
     if memory_id is not None and memories.find(unit, memory_id) is None:
         stone = tombstones.of_memory(unit, memory_id)

@@ -15,7 +15,6 @@ from .destruction import destroy, stated
 from .errors import ErasurePending, StartRefused
 from .failpoints import failpoint
 from .model import (
-    ERASURES_OWED,
     SYSTEM_ACTOR,
     Cause,
     Life,
@@ -198,7 +197,7 @@ def _reerase(
 
 def _discharge(engine: Engine, unit: Unit, ids: Sequence[MemoryId]) -> None:
     """What the restored database still owes for these is done, and requests that waited hear of it."""
-    owed = obligations.open_for(unit, ids, ERASURES_OWED)
+    owed = obligations.erasures_owed(unit, ids)
     done = [one.obligation_id for one in owed.values()]
     obligations.end(unit, done, ObligationState.DONE, at=engine.clock.now())
     intent_id = new_id("obl_")

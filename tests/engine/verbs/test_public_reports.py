@@ -9,7 +9,6 @@ from functools import partial
 from itertools import combinations, product
 
 import pytest
-from sqlalchemy import event
 
 from shomei_service.engine.errors import Blocked, ErasureInProgress, Held, Invalid, NotFound
 from shomei_service.engine.model import (
@@ -32,6 +31,7 @@ from shomei_service.engine.verbs.update import update
 from tests.engine.verbs import cells
 from tests.engine.verbs.office import Office, at_once, kind, said_no
 from tests.engine.verbs.side_by_side import Beside, Running
+from tests.statements import statements
 
 UNKNOWN = "lm_" + "0" * 32
 
@@ -345,18 +345,12 @@ def hold_any(engine: object, caller: object, memory_id: str) -> object:
 def work(office: Office, call: Callable[[], object]) -> tuple[object, list[str]]:
     """Return what a call came to and every statement it took: equal work takes equal time."""
     taken: list[str] = []
-
-    def note(_: object, __: object, statement: str, *___: object) -> None:
-        taken.append(statement)
-
-    database = office.engine.store._engine
-    event.listen(database, "before_cursor_execute", note)
-    try:
-        outcome: object = call()
-    except (NotFound, Blocked) as refusal:
-        outcome = (type(refusal), refusal.code, refusal.args)
-    finally:
-        event.remove(database, "before_cursor_execute", note)
+    with statements(office.engine.store, taken):
+        try:
+            outcome: object = call()
+        except (NotFound, Blocked) as refusal:
+            outcome = (type(refusal), refusal.code, refusal.args)
+    assert taken, "every call asks the database something"
     return outcome, taken
 
 

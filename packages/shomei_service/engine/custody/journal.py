@@ -8,10 +8,14 @@ from typing import Final, cast
 
 from sqlalchemy import Connection, bindparam, func, select
 
+from ..prepared import Prepared
 from .ledger import Book, Choice
 from .tables import journal, log_marks
 
 WITHDRAWN: Final = "withdrawn"  # a line that takes another one back
+_MARKED: Final = Prepared(
+    select(log_marks.c.origin, log_marks.c.seq).where(log_marks.c.tenant_id == bindparam("whose"))
+)
 _MARK: Final = Choice.of(log_marks, log_marks.c.tenant_id == bindparam("whose"))
 _CODE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")  # ids and codes: no text of a person fits in unnoticed
 
@@ -93,9 +97,9 @@ def after(connection: Connection, seq: int, kind: str | None = None) -> list[Jou
 
 def mark(book: Book, tenant_id: str, origin: str, seq: int) -> None:
     """Write down how far a tenant's log has come; within one origin it never goes back."""
-    known = marks(book.connection).get(tenant_id)
-    if known is not None and known.origin == origin and known.seq >= seq:
-        return
+    for known, reached in _MARKED.rows(book.connection, {"whose": tenant_id}):
+        if known == origin and reached >= seq:
+            return
     book.drop(_MARK, {"whose": tenant_id})
     book.add(log_marks, [{"tenant_id": tenant_id, "origin": origin, "seq": seq}])
 

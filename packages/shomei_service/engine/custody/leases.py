@@ -10,7 +10,7 @@ from .ledger import Book, Choice
 from .tables import journal, tenants
 from .values import Seen
 
-_OF: Final = Choice.of(tenants, tenants.c.tenant == bindparam("number"))
+_OF: Final = Choice.of(tenants, tenants.c.tenant == bindparam("number"), changing=["next_row"])
 _NEWEST: Final = select(func.coalesce(func.max(tenants.c.tenant), 0))  # 0 is the installation's own
 
 

@@ -5,7 +5,7 @@ sealed in the head, bound to the epoch: records put back from an earlier epoch d
 key is a leaf of the tree that nobody's row has, so whoever holds the store alone can make no sum come out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
@@ -13,18 +13,14 @@ from typing import Final
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Delete,
-    Row,
-    Select,
     Table,
-    Update,
     delete,
-    insert,
     select,
     update,
 )
 
 from ..errors import IntegrityFault
+from ..prepared import Prepared
 from .faults import RecordAltered
 from .sealing import bind, expand, open_sealed, seal
 from .tables import epochs, head, journal, log_marks, pending, punctures, retiring, signers, tenants
@@ -35,8 +31,9 @@ _BYTES: Final = 32
 _AT_ONCE: Final = 1000
 _MODULUS: Final = 1 << 8 * _BYTES
 _LABEL: Final = b"shomei/v1/ledger"
-_READ: Final = select(head.c.ledger)
-_WRITE: Final = update(head)
+_READ: Final = Prepared(select(head.c.ledger))
+_WRITE: Final = Prepared(update(head), ["ledger"])
+_INTO: Final = {table: Prepared.into(table) for table in KEPT}
 
 Values = Mapping[str, object]
 Totals = dict[str, int]
@@ -47,18 +44,18 @@ class Choice:
     """Rows of a kept table by a condition, built once: building a statement costs more than running it."""
 
     table: Table
-    found: Select[tuple[object, ...]]
-    gone: Delete
-    changed: Update
+    found: Prepared
+    gone: Prepared
+    changed: Prepared | None
 
     @classmethod
-    def of(cls, table: Table, *conditions: ColumnElement[bool]) -> "Choice":
-        """Return the choice of those rows for which all conditions hold."""
+    def of(cls, table: Table, *conditions: ColumnElement[bool], changing: Sequence[str] = ()) -> "Choice":
+        """Return the choice of those rows for which all conditions hold, and which columns may change."""
         return cls(
             table,
-            select(table).where(*conditions),
-            delete(table).where(*conditions),
-            update(table).where(*conditions),
+            Prepared(select(table).where(*conditions)),
+            Prepared(delete(table).where(*conditions)),
+            Prepared(update(table).where(*conditions), changing) if changing else None,
         )
 
 
@@ -85,54 +82,53 @@ class Book:
 
     def __post_init__(self) -> None:
         """Open the totals; raise RecordAltered if they are not what was sealed."""
-        sealed = bytes(self.connection.execute(_READ).scalar_one())
+        [sealed] = _READ.values(self.connection)
         self._totals = _open(self.key, self.domain, self.epoch, sealed)
         self._opened_at = self.epoch, dict(self._totals)
 
     def add(self, table: Table, rows: Sequence[Values]) -> None:
         """Insert rows."""
-        if rows:
-            self.connection.execute(insert(table), list(rows))
-            self._count(table, sum(self._weigh(table, row) for row in rows))
+        names = [column.name for column in table.c]
+        whole = [{name: row.get(name) for name in names} for row in rows]
+        _INTO[table].run_all(self.connection, whole)
+        self._count(table, sum(_weigh(self.key, table.name, list(row.values())) for row in whole))
 
     def drop(self, choice: Choice, parameters: Values) -> None:
         """Delete the chosen rows."""
         self._count(choice.table, -self._weight(choice, parameters))
-        self.connection.execute(choice.gone, parameters)
+        choice.gone.run(self.connection, parameters)
 
     def change(self, choice: Choice, parameters: Values, values: Values) -> None:
-        """Update the chosen rows."""
+        """Update the chosen rows, in columns that the choice says may change."""
+        assert choice.changed is not None, "no column of this choice may change"  # noqa: S101
         self._count(choice.table, -self._weight(choice, parameters))
-        self.connection.execute(choice.changed, {**parameters, **values})
+        choice.changed.run(self.connection, {**parameters, **values})
         self._count(choice.table, self._weight(choice, parameters))
 
     def close(self) -> None:
         """Seal the totals anew if they, or the epoch, are others now."""
         if self._opened_at != (self.epoch, self._totals):
             sealed = _seal(self.key, self.domain, self.epoch, self._totals)
-            self.connection.execute(_WRITE, {"ledger": sealed})
+            _WRITE.run(self.connection, {"ledger": sealed})
 
     def _count(self, table: Table, weight: int) -> None:
         self._totals[table.name] = (self._totals[table.name] + weight) % _MODULUS
 
-    def _weigh(self, table: Table, row: Values) -> int:
-        return _weigh(self.key, table.name, [row.get(column.name) for column in table.c])
-
     def _weight(self, choice: Choice, parameters: Values) -> int:
-        rows = self.connection.execute(choice.found, parameters)
+        rows = choice.found.rows(self.connection, parameters)
         return sum(_weigh(self.key, choice.table.name, row) for row in rows)
 
 
 def require_kept(connection: Connection, key: bytes, domain: str, epoch: int) -> None:
     """Raise RecordAltered unless every kept record is as it was written, and none is missing or new."""
-    totals = _open(key, domain, epoch, bytes(connection.execute(_READ).scalar_one()))
+    totals = _open(key, domain, epoch, _READ.values(connection)[0])
     for table in KEPT:
         rows = connection.execute(select(table), execution_options={"yield_per": _AT_ONCE})
         if sum(_weigh(key, table.name, row) for row in rows) % _MODULUS != totals[table.name]:
             raise RecordAltered("a record of the custody store was altered, removed or added")
 
 
-def _weigh(key: bytes, table: str, values: "Sequence[object] | Row[tuple[object, ...]]") -> int:
+def _weigh(key: bytes, table: str, values: Iterable[object]) -> int:
     parts = [b"" if value is None else _spelled(value) for value in values]
     return int.from_bytes(blake2b(bind(table.encode(), *parts), key=key, digest_size=_BYTES).digest())
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
     Connection,
-    Row,
+    Select,
     bindparam,
     delete,
     func,
@@ -15,6 +15,7 @@ from sqlalchemy import (
     tuple_,
 )
 
+from ..prepared import Prepared
 from .ledger import Book, Choice
 from .providers.protocol import Destroyed, DestroyMethod, Finality, Handle, KeyCustody
 from .tables import blobs, epochs, pending, punctures, retiring, stale
@@ -25,15 +26,21 @@ _CHUNK: Final = 400  # bound variables a statement: two each, under SQLite's old
 
 # What every erase runs is built once: building a statement costs more than running it.
 _STRIKE: Final = Choice.of(pending, pending.c.name == bindparam("struck"))
-_PENDING: Final = select(pending.c.name).where(pending.c.name == bindparam("wanted"))
-_RETIRING: Final = select(retiring).where(retiring.c.epoch <= bindparam("opened"))
-_PUNCTURED: Final = select(punctures).where(punctures.c.path.in_(bindparam("paths", expanding=True)))
-_EPOCHS: Final = select(epochs).where(epochs.c.epoch.in_(bindparam("numbers", expanding=True)))
-_END: Final = Choice.of(epochs, epochs.c.epoch == bindparam("number"))
+_PENDING: Final = Prepared(select(pending.c.name).where(pending.c.name == bindparam("wanted")))
+_RETIRING: Final = Prepared(select(retiring).where(retiring.c.epoch <= bindparam("opened")))
+_PUNCTURED: Final = Prepared(select(punctures).where(punctures.c.path == bindparam("wanted")))
+_PUNCTURED_AMONG: Final = select(punctures).where(punctures.c.path.in_(bindparam("several", expanding=True)))
+_EPOCH: Final = Prepared(select(epochs).where(epochs.c.epoch == bindparam("wanted")))
+_EPOCHS_AMONG: Final = select(epochs).where(epochs.c.epoch.in_(bindparam("several", expanding=True)))
+_END: Final = Choice.of(
+    epochs,
+    epochs.c.epoch == bindparam("number"),
+    changing=["destroy_method", "finality", "key_final_at", "destroyed_at"],
+)
 _RETIRED: Final = Choice.of(retiring, retiring.c.name == bindparam("ended"))
 _OBSOLETE: Final = select(stale.c.prefix, stale.c.epoch).where(stale.c.since <= bindparam("newest"))
-_DROP_BLOBS: Final = delete(blobs).where(tuple_(blobs.c.prefix, blobs.c.epoch).in_(_OBSOLETE))
-_DROP_STALE: Final = delete(stale).where(stale.c.since <= bindparam("newest"))
+_DROP_BLOBS: Final = Prepared(delete(blobs).where(tuple_(blobs.c.prefix, blobs.c.epoch).in_(_OBSOLETE)))
+_DROP_STALE: Final = Prepared(delete(stale).where(stale.c.since <= bindparam("newest")))
 
 
 Ended = tuple[Destroyed, int]  # how a key ended, and when
@@ -91,8 +98,8 @@ def finish_epochs(book: Book, ended: Mapping[Named, Ended]) -> None:
         }
         book.change(_END, {"number": key.epoch}, end)
     newest = {"newest": max(key.epoch for key in ended)}
-    book.connection.execute(_DROP_BLOBS, newest)
-    book.connection.execute(_DROP_STALE, newest)
+    _DROP_BLOBS.run(book.connection, newest)
+    _DROP_STALE.run(book.connection, newest)
 
 
 def add_first_pending(connection: Connection, key: Named) -> None:
@@ -107,7 +114,7 @@ def add_pending(book: Book, key: Named) -> None:
 
 def has_pending(connection: Connection, name: str) -> bool:
     """Say whether the name still stands; recovery elsewhere may have struck it."""
-    return connection.execute(_PENDING, {"wanted": name}).first() is not None
+    return _PENDING.first(connection, {"wanted": name}) is not None
 
 
 def read_pending(connection: Connection) -> list[Named]:
@@ -130,26 +137,31 @@ def retire(book: Book, key: Named) -> None:
 
 def read_retiring(connection: Connection, opened: int) -> list[Named]:
     """Return the keys that were replaced up to an epoch, with the epochs that replaced them."""
-    rows = connection.execute(_RETIRING, {"opened": opened})
-    return [Named(Handle(row.name), KeyCustody(row.key_custody), row.epoch) for row in rows]
+    rows = _RETIRING.rows(connection, {"opened": opened})
+    return [Named(Handle(name), KeyCustody(held_by), epoch) for name, epoch, held_by in rows]
 
 
 def read_punctures(connection: Connection, paths: Sequence[bytes]) -> dict[bytes, tuple[int, str]]:
     """Return the epoch and cause of those of these paths that the log has."""
-    found: dict[bytes, tuple[int, str]] = {}
-    for chunk in chunks(paths):
-        for row in connection.execute(_PUNCTURED, {"paths": chunk}):
-            found[bytes(row.path)] = (row.epoch, row.cause)
-    return found
+    found = _among(connection, paths, _PUNCTURED, _PUNCTURED_AMONG)
+    return {bytes(steps): (epoch, cause) for steps, epoch, cause in found}
 
 
 def read_epochs(connection: Connection, numbers: Iterable[int]) -> dict[int, Record]:
     """Return these epochs of the log."""
-    found: dict[int, Record] = {}
-    for chunk in chunks(sorted(set(numbers))):
-        for row in connection.execute(_EPOCHS, {"numbers": chunk}):
-            found[row.epoch] = _record(row)
-    return found
+    found = _among(connection, sorted(set(numbers)), _EPOCH, _EPOCHS_AMONG)
+    return {row[0]: _record(row) for row in found}
+
+
+def _among(
+    connection: Connection, items: Sequence[object], one: Prepared, several: Select[*tuple[Any, ...]]
+) -> Iterator[Sequence[Any]]:
+    """Yield the rows for these items; nearly always there is one."""
+    if len(items) == 1:
+        yield from one.rows(connection, {"wanted": items[0]})
+        return
+    for chunk in chunks(items):
+        yield from connection.execute(several, {"several": chunk})
 
 
 def newest_epochs(connection: Connection, limit: int) -> list[Record]:
@@ -182,13 +194,12 @@ def punctured_after(connection: Connection, epoch: int) -> Iterator[tuple[int, i
         yield row.epoch, row.at, row.cause, bytes(row.path)
 
 
-def _record(row: Row[tuple[object, ...]]) -> Record:
+def _record(row: Sequence[Any]) -> Record:
+    epoch, at, rotated, old, new, method, finality, final_at, destroyed_at = row
     ended = None
-    if row.destroyed_at is not None:
-        method, finality = DestroyMethod(row.destroy_method), Finality(row.finality)
-        ended = Destroyed(method, finality, row.key_final_at), row.destroyed_at
-    old, new = KeyCustody(row.old_custody), KeyCustody(row.new_custody)
-    return Record(row.epoch, row.at, bool(row.rotated), old, new, ended)
+    if destroyed_at is not None:
+        ended = Destroyed(DestroyMethod(method), Finality(finality), final_at), destroyed_at
+    return Record(epoch, at, bool(rotated), KeyCustody(old), KeyCustody(new), ended)
 
 
 def chunks(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:

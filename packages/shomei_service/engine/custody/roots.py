@@ -9,6 +9,7 @@ from typing import Final
 from sqlalchemy import Connection, delete, exists, func, insert, literal, select, tuple_, update
 from sqlalchemy.exc import DBAPIError, OperationalError
 
+from ..prepared import Prepared
 from .faults import CustodyMismatch
 from .keytree import BlobName, DirtyBlobs
 from .ledger import Book, blank
@@ -24,13 +25,16 @@ _SILENT: Final = {
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN,
 }
-_HEAD: Final = (
+_HEAD: Final = Prepared(
     select(head, blobs.c.sealed)
     .outerjoin(blobs, (blobs.c.prefix == b"") & (blobs.c.epoch == head.c.epoch))
     .where(head.c.id == 1)
 )
-_LOCK: Final = select(head.c.installation_id, head.c.epoch).with_for_update()
-_MOVE_HEAD: Final = update(head)
+_LOCK: Final = Prepared(select(head.c.installation_id, head.c.epoch).with_for_update())
+_EPOCH: Final = Prepared(select(head.c.epoch))
+_MOVE_HEAD: Final = Prepared(update(head), ["epoch", "key_custody", "key_name", "wrapped_root"])
+_INTO_BLOBS: Final = Prepared.into(blobs)
+_INTO_STALE: Final = Prepared.into(stale)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -59,10 +63,10 @@ def damage_refused() -> Generator[None]:
 def lock_head(connection: Connection) -> tuple[str, int]:
     """Keep every other writer out until this transaction ends; return whose store it is and its epoch."""
     with damage_refused():
-        row = connection.execute(_LOCK).one_or_none()
+        row = _LOCK.first(connection)
     if row is None:
         raise CustodyMismatch("the custody store lost its head; put the newest copy back")
-    return row.installation_id, row.epoch
+    return row[0], row[1]
 
 
 def read_head(connection: Connection, *, lock: bool = False) -> Head:
@@ -74,25 +78,33 @@ def read_head(connection: Connection, *, lock: bool = False) -> Head:
 def _read_head(connection: Connection, lock: bool) -> Head:
     if lock:
         # On its own: a joined read that had to wait for the lock would pair the new head with older blobs.
-        connection.execute(_LOCK)
-    row = connection.execute(_HEAD).one_or_none()
-    if row is None:
+        _LOCK.rows(connection)
+    found = _HEAD.named(connection)
+    if not found:
         if connection.execute(select(blobs.c.epoch).limit(1)).first() is None:
             raise CustodyMismatch(
                 "init was interrupted and nothing is sealed here: remove this store and init again"
             )
         raise CustodyMismatch("the custody store lost its head; put the newest copy back")
-    if row.format != FORMAT:
+    [row] = found
+    if row["format"] != FORMAT:
         raise CustodyMismatch("the custody store has another version's format; use that version")
-    if row.sealed is None:
+    if row["sealed"] is None:
         raise CustodyMismatch("the custody store lost the root of its key tree; put the newest copy back")
-    held_by, key_name = KeyCustody(row.key_custody), Handle(row.key_name)
-    return Head(row.installation_id, row.epoch, held_by, key_name, bytes(row.wrapped_root), bytes(row.sealed))
+    return Head(
+        installation_id=row["installation_id"],
+        epoch=row["epoch"],
+        key_custody=KeyCustody(row["key_custody"]),
+        key_name=Handle(row["key_name"]),
+        wrapped_root=bytes(row["wrapped_root"]),
+        sealed_root=bytes(row["sealed"]),
+    )
 
 
 def read_epoch(connection: Connection) -> int:
     """Return the head's epoch alone."""
-    return connection.execute(select(head.c.epoch)).scalar_one()
+    [epoch] = _EPOCH.values(connection)
+    return epoch
 
 
 def read_blobs(connection: Connection, names: Sequence[BlobName]) -> dict[BlobName, bytes]:
@@ -127,8 +139,8 @@ def insert_head(connection: Connection, first: Head, dirty: DirtyBlobs, key: byt
 def advance(book: Book, old: Head, new: Named, wrapped: bytes, dirty: DirtyBlobs) -> None:
     """Move the head: new blobs, new key, the old key's name among those to destroy. CUSTODY.md §4, E3."""
     connection, epoch = book.connection, dirty.tree.epoch
-    connection.execute(
-        _MOVE_HEAD,
+    _MOVE_HEAD.run(
+        connection,
         {"epoch": epoch, "key_custody": new.key_custody, "key_name": new.name, "wrapped_root": wrapped},
     )
     book.epoch = epoch
@@ -136,7 +148,7 @@ def advance(book: Book, old: Head, new: Named, wrapped: bytes, dirty: DirtyBlobs
     retire(book, Named(old.key_name, old.key_custody, epoch))
     _insert_blobs(connection, dirty)
     replaced = [{"prefix": prefix, "epoch": sealed, "since": epoch} for prefix, sealed in dirty.replaced]
-    connection.execute(insert(stale), replaced)
+    _INTO_STALE.run_all(connection, replaced)
     for prefix in dirty.cut:
         known = exists().where(stale.c.prefix == blobs.c.prefix, stale.c.epoch == blobs.c.epoch)
         within = blobs.c.prefix >= prefix, blobs.c.prefix < _after(prefix), ~known
@@ -164,7 +176,7 @@ def _is_silence(exc: Exception) -> bool:
 def _insert_blobs(connection: Connection, dirty: DirtyBlobs) -> None:
     epoch = dirty.tree.epoch
     rows = [{"prefix": prefix, "epoch": epoch, "sealed": sealed} for prefix, sealed in dirty.sealed.items()]
-    connection.execute(insert(blobs), rows)
+    _INTO_BLOBS.run_all(connection, rows)
 
 
 def _after(prefix: bytes) -> bytes:

@@ -130,7 +130,7 @@ class CustodySeeds:
 
 
 def _is_kept(book: Book, kept: _Kept) -> bool:
-    return book.connection.execute(_OF.found, {"wanted": kept.key.name}).first() is not None
+    return _OF.found.first(book.connection, {"wanted": kept.key.name}) is not None
 
 
 def _row(kept: _Kept) -> dict[str, object]:

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from sqlalchemy import delete, func, insert, select, update
 
 from ..model import ConsentAction, LawfulBasis, Life, MemoryId, Pseudonym
+from ..prepared import Prepared
 from .bound import TENANT, any_of, one_of
 from .governance_tables import consents
 from .records import record
 from .tables import memories, memory_purposes
 from .unit import Unit
 
-_DROP_PURPOSES = delete(memory_purposes).where(
-    memory_purposes.c.tenant_id == TENANT, one_of(memory_purposes.c.memory_id)
+_DROP_PURPOSES = Prepared(
+    delete(memory_purposes).where(memory_purposes.c.tenant_id == TENANT, one_of(memory_purposes.c.memory_id))
 )
 
 _SAID = (
@@ -142,7 +143,7 @@ def set_unrecorded(unit: Unit, *, consented: bool) -> None:
 
 def drop_purposes(unit: Unit, ids: Sequence[MemoryId]) -> None:
     """Forget what erased memories were for."""
-    unit.connection.execute(_DROP_PURPOSES, any_of(unit, ids))
+    _DROP_PURPOSES.run(unit.connection, any_of(unit, ids))
 
 
 def for_purpose(unit: Unit, purpose: str) -> list[MemoryId]:

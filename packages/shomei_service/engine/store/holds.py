@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, RowMapping, insert, select, tuple_, union, update
 
 from ..model import Authority, Hold, HoldScope, MemoryId, Pseudonym, Release, TenantId
+from ..prepared import Prepared
 from .bound import TENANT, any_of, one_of
 from .governance_tables import holds
 from .records import record
@@ -13,11 +14,13 @@ from .tables import memory_subjects
 from .unit import Unit
 
 _OPEN = (holds.c.tenant_id == TENANT, holds.c.released_at.is_(None))
-_HELD = union(
-    select(holds.c.memory_id).where(*_OPEN, one_of(holds.c.memory_id)),
-    select(memory_subjects.c.memory_id)
-    .join(holds, holds.c.subject == memory_subjects.c.subject)
-    .where(*_OPEN, memory_subjects.c.tenant_id == TENANT, one_of(memory_subjects.c.memory_id)),
+_HELD = Prepared(
+    union(
+        select(holds.c.memory_id).where(*_OPEN, one_of(holds.c.memory_id)),
+        select(memory_subjects.c.memory_id)
+        .join(holds, holds.c.subject == memory_subjects.c.subject)
+        .where(*_OPEN, memory_subjects.c.tenant_id == TENANT, one_of(memory_subjects.c.memory_id)),
+    )
 )
 _SUBJECTS_HELD = select(holds.c.subject).where(*_OPEN, one_of(holds.c.subject))
 
@@ -105,7 +108,7 @@ def release(unit: Unit, hold_id: str, code: Release, *, by: str, at: int) -> Non
 
 def held_among(unit: Unit, ids: Sequence[MemoryId]) -> frozenset[MemoryId]:
     """Return those of the memories that an open hold covers, by themselves or by any of their subjects."""
-    held = unit.connection.execute(_HELD, any_of(unit, ids)).scalars()
+    held = _HELD.values(unit.connection, any_of(unit, ids))
     return frozenset(MemoryId(value) for value in held)
 
 

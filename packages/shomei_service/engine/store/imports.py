@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import delete, insert, select
 
 from ..model import MemoryId
+from ..prepared import Prepared
 from .bound import TENANT, any_of, one_of
 from .governance_tables import imports
 from .unit import Unit
@@ -13,8 +14,10 @@ from .unit import Unit
 _FIND = select(imports.c.line_key, imports.c.memory_id).where(
     imports.c.tenant_id == TENANT, one_of(imports.c.line_key)
 )
-_FORGET = delete(imports).where(
-    imports.c.tenant_id == TENANT, imports.c.has_id.is_(False), one_of(imports.c.memory_id)
+_FORGET = Prepared(
+    delete(imports).where(
+        imports.c.tenant_id == TENANT, imports.c.has_id.is_(False), one_of(imports.c.memory_id)
+    )
 )
 
 
@@ -42,4 +45,4 @@ def put(unit: Unit, taken: Sequence[Imported]) -> None:
 
 def forget(unit: Unit, ids: Sequence[MemoryId]) -> None:
     """Drop the keys that were made of the text of memories that are erased."""
-    unit.connection.execute(_FORGET, any_of(unit, ids))
+    _FORGET.run(unit.connection, any_of(unit, ids))

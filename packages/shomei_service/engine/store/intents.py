@@ -1,12 +1,13 @@
 """Intents: erasures that are durable and not finished. What stands here only rolls forward."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from sqlalchemy import Connection, RowMapping, delete, insert, select
+from sqlalchemy import Connection, delete, select
 
 from ..model import Basis, Cause, MemoryId, TenantId
+from ..prepared import Prepared
 from .bound import TENANT, WANTED, within
-from .records import record
+from .records import Fields, record
 from .tables import intents
 from .unit import Unit
 
@@ -23,36 +24,38 @@ class Intent:
     successor_id: MemoryId | None = None
 
 
-_GET = select(intents).where(intents.c.tenant_id == TENANT, intents.c.intent_id == WANTED)
-_LOCK = _GET.with_for_update()
-_FINISH = delete(intents).where(intents.c.tenant_id == TENANT, intents.c.intent_id == WANTED)
+_THIS = intents.c.tenant_id == TENANT, intents.c.intent_id == WANTED
+_NAMES = [field.name for field in fields(Intent)]
+_FOUND = select(*(intents.c[name] for name in _NAMES)).where(*_THIS)
+_GET = Prepared(_FOUND)
+_LOCK = Prepared(_FOUND.with_for_update())
+_FINISH = Prepared(delete(intents).where(*_THIS))
+_INTO = Prepared.into(intents)
 
 
-def _intent(row: RowMapping) -> Intent:
+def _intent(row: Fields) -> Intent:
     return record(Intent, row, cause=Cause(row["cause"]), basis=Basis(row["basis"]))
 
 
 def put(unit: Unit, intent: Intent) -> None:
     """Store a new intent."""
-    values = {column.name: getattr(intent, column.name) for column in intents.c if column.name != "tenant_id"}
-    unit.connection.execute(insert(intents), values | {"tenant_id": unit.tenant})
+    values = {name: getattr(intent, name) for name in _NAMES}
+    _INTO.run(unit.connection, values | {"tenant_id": unit.tenant})
 
 
 def get(unit: Unit, intent_id: str) -> Intent | None:
     """Return the intent as it stands; None once it is done."""
-    row = unit.connection.execute(_GET, within(unit, intent_id)).mappings().first()
-    return _intent(row) if row else None
+    return next(map(_intent, _GET.named(unit.connection, within(unit, intent_id))), None)
 
 
 def lock(unit: Unit, intent_id: str) -> Intent | None:
     """Return the intent locked until the unit ends, so that one worker at a time completes it."""
-    row = unit.connection.execute(_LOCK, within(unit, intent_id)).mappings().first()
-    return _intent(row) if row else None
+    return next(map(_intent, _LOCK.named(unit.connection, within(unit, intent_id))), None)
 
 
 def finish(unit: Unit, intent_id: str) -> None:
     """Remove a finished intent."""
-    unit.connection.execute(_FINISH, within(unit, intent_id))
+    _FINISH.run(unit.connection, within(unit, intent_id))
 
 
 def unfinished(connection: Connection) -> list[tuple[TenantId, str]]:

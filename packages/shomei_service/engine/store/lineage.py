@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import bindparam, insert, select, update
 
 from ..model import ArtifactKind, EdgeKind, MemoryId, Pseudonym
+from ..prepared import Prepared
 from .bound import TENANT, WANTED, any_of, one_of, within
 from .governance_tables import artifacts, edges
 from .records import record
@@ -13,8 +14,8 @@ from .tables import memory_subjects
 from .unit import Unit
 
 _DERIVED = (edges.c.tenant_id == TENANT, edges.c.kind == EdgeKind.DERIVED_FROM)
-_MADE_FROM = select(edges.c.derived_id).where(*_DERIVED, one_of(edges.c.source_id))
-_SOURCES = select(edges.c.source_id).where(*_DERIVED, edges.c.derived_id == WANTED)
+_MADE_FROM = Prepared(select(edges.c.derived_id).where(*_DERIVED, one_of(edges.c.source_id)))
+_SOURCES = Prepared(select(edges.c.source_id).where(*_DERIVED, edges.c.derived_id == WANTED))
 _SUBJECTS = select(memory_subjects.c.subject).where(
     memory_subjects.c.tenant_id == TENANT, one_of(memory_subjects.c.memory_id)
 )
@@ -26,7 +27,7 @@ _FIRST_BELOW = (
 _BELOW = _FIRST_BELOW.union(
     select(edges.c.derived_id).join(_FIRST_BELOW, edges.c.source_id == _FIRST_BELOW.c.id).where(*_DERIVED)
 )
-_CLOSURE = select(_BELOW.c.id)
+_CLOSURE = Prepared(select(_BELOW.c.id))
 _ASK = (
     update(artifacts)
     .where(
@@ -104,17 +105,17 @@ def put_edges(unit: Unit, new: Sequence[Edge]) -> None:
 
 def sources_of(unit: Unit, derived_id: str) -> list[str]:
     """Return the direct sources of a memory or artifact."""
-    return list(unit.connection.execute(_SOURCES, within(unit, derived_id)).scalars())
+    return _SOURCES.values(unit.connection, within(unit, derived_id))
 
 
 def made_from(unit: Unit, ids: Sequence[str]) -> list[str]:
     """Return what was made directly from any of these."""
-    return sorted(set(unit.connection.execute(_MADE_FROM, any_of(unit, ids)).scalars()))
+    return sorted(set(_MADE_FROM.values(unit.connection, any_of(unit, ids))))
 
 
 def closure(unit: Unit, ids: Sequence[str]) -> list[str]:
     """Return everything made from these, transitively: memories and artifacts, not themselves."""
-    found = set(unit.connection.execute(_CLOSURE, any_of(unit, ids)).scalars())
+    found = set(_CLOSURE.values(unit.connection, any_of(unit, ids)))
     return sorted(found - set(ids))
 
 

@@ -5,13 +5,10 @@ from dataclasses import dataclass, fields
 
 from sqlalchemy import (
     Connection,
-    Row,
-    RowMapping,
     Select,
     bindparam,
     delete,
     func,
-    insert,
     select,
     update,
 )
@@ -28,9 +25,10 @@ from ..model import (
     SourceKind,
     TenantId,
 )
+from ..prepared import Prepared
 from .bound import TENANT, WANTED, any_of, one_of, within
 from .governance_tables import obligations
-from .records import record
+from .records import Fields, record
 from .tables import NOT_EMBEDDED, memories
 from .unit import Unit
 
@@ -58,33 +56,37 @@ _LIVES = {life.value: life for life in Life}
 _FACTS = [memories.c[field.name] for field in fields(RowFacts)]
 
 _MINE = memories.c.tenant_id == TENANT
-_FIND = select(*_COLUMNS).where(_MINE, memories.c.memory_id == WANTED)
-_LOCK = _FIND.with_for_update()
-_LOCK_ALL = select(*_FACTS).where(_MINE, one_of(memories.c.memory_id)).with_for_update()
-_LIVE = select(*_COLUMNS).where(_MINE, one_of(memories.c.memory_id), memories.c.life == Life.LIVE)
-_OF_INTENT = (
+_FOUND = select(*_COLUMNS).where(_MINE, memories.c.memory_id == WANTED)
+_FIND = Prepared(_FOUND)
+_LOCK = Prepared(_FOUND.with_for_update())
+_LOCK_ALL = Prepared(select(*_FACTS).where(_MINE, one_of(memories.c.memory_id)).with_for_update())
+_LIVE = Prepared(select(*_COLUMNS).where(_MINE, one_of(memories.c.memory_id), memories.c.life == Life.LIVE))
+_OF_INTENT = Prepared(
     select(*_FACTS)
     .where(_MINE, memories.c.intent_id == WANTED)
     .order_by(memories.c.address)
     .limit(bindparam("most"))
 )
-_SEALS = (
+_SEALS = Prepared(
     select(memories.c.memory_id, memories.c.address, memories.c.version, memories.c.sealed_dek)
     .where(_MINE, memories.c.intent_id == WANTED)
     .order_by(memories.c.address)
 )
-_MARK = (
+_MARK = Prepared(
     update(memories)
     .where(_MINE, one_of(memories.c.memory_id))
     .values(life=Life.ERASING, intent_id=bindparam("intent"))
 )
-_REMOVE = delete(memories).where(_MINE, one_of(memories.c.memory_id))
+_REMOVE = Prepared(delete(memories).where(_MINE, one_of(memories.c.memory_id)))
+_INTO = Prepared.into(
+    memories, [column.name for column in _COLUMNS] + ["tenant_id", "semantic_ref", "revision"]
+)
 
 
 _UNREADABLE = 0  # a version that no row is ever sealed as, so nothing opens it
 
 
-def _row(row: RowMapping) -> MemoryRow:
+def _row(row: Fields) -> MemoryRow:
     try:
         return record(
             MemoryRow,
@@ -101,7 +103,7 @@ def _row(row: RowMapping) -> MemoryRow:
         return record(MemoryRow, row, **closed, version=_UNREADABLE)
 
 
-def _facts(row: Row[MemoryId, int, str, Pseudonym | None, str | None, int]) -> RowFacts:
+def _facts(row: tuple[MemoryId, int, str, Pseudonym | None, str | None, int]) -> RowFacts:
     memory_id, address, life, subject, intent_id, grounds = row
     return RowFacts(
         memory_id=memory_id,
@@ -115,8 +117,8 @@ def _facts(row: Row[MemoryId, int, str, Pseudonym | None, str | None, int]) -> R
 
 def put(unit: Unit, rows: Sequence[MemoryRow], *, semantic_refs: Sequence[str], revision: int) -> None:
     """Store new rows under one revision."""
-    unit.connection.execute(
-        insert(memories),
+    _INTO.run_all(
+        unit.connection,
         [
             {column.name: getattr(row, column.name) for column in _COLUMNS}
             | {"tenant_id": unit.tenant, "semantic_ref": semantic_ref, "revision": revision}
@@ -127,19 +129,17 @@ def put(unit: Unit, rows: Sequence[MemoryRow], *, semantic_refs: Sequence[str], 
 
 def find(unit: Unit, memory_id: str) -> MemoryRow | None:
     """Return the row, whatever its life; None when there is none in this tenant."""
-    row = unit.connection.execute(_FIND, within(unit, memory_id)).mappings().first()
-    return _row(row) if row else None
+    return next(map(_row, _FIND.named(unit.connection, within(unit, memory_id))), None)
 
 
 def lock(unit: Unit, memory_id: str) -> MemoryRow | None:
     """Return the row locked until the unit ends (SQLite's unit already excludes other writers)."""
-    row = unit.connection.execute(_LOCK, within(unit, memory_id)).mappings().first()
-    return _row(row) if row else None
+    return next(map(_row, _LOCK.named(unit.connection, within(unit, memory_id))), None)
 
 
 def live(unit: Unit, ids: Sequence[MemoryId]) -> dict[MemoryId, MemoryRow]:
     """Return those of the ids that are live, by id."""
-    found = unit.connection.execute(_LIVE, any_of(unit, ids)).mappings()
+    found = _LIVE.named(unit.connection, any_of(unit, ids))
     return {row["memory_id"]: _row(row) for row in found}
 
 
@@ -175,7 +175,7 @@ def page(
 
 def lock_all(unit: Unit, ids: Sequence[MemoryId]) -> list[RowFacts]:
     """Return what is clear of the rows with these ids, locked, in the order they were admitted."""
-    found = [_facts(row) for row in unit.connection.execute(_LOCK_ALL, any_of(unit, ids))]
+    found = [_facts(row) for row in _LOCK_ALL.rows(unit.connection, any_of(unit, ids))]
     return sorted(found, key=lambda row: row.address)
 
 
@@ -207,7 +207,7 @@ def expired(
 def of_intent(unit: Unit, intent_id: str, limit: int) -> list[RowFacts]:
     """Return what is clear of rows that the intent is erasing, in the order they were admitted."""
     wanted = within(unit, intent_id) | {"most": limit}
-    return [_facts(row) for row in unit.connection.execute(_OF_INTENT, wanted)]
+    return [_facts(row) for row in _OF_INTENT.rows(unit.connection, wanted)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,17 +222,17 @@ class Seal:
 
 def seals_of_intent(unit: Unit, intent_id: str) -> list[Seal]:
     """Return the seals of the rows that the intent is erasing, in the order they were admitted."""
-    return [Seal(*row) for row in unit.connection.execute(_SEALS, within(unit, intent_id))]
+    return [Seal(*row) for row in _SEALS.rows(unit.connection, within(unit, intent_id))]
 
 
 def mark_erasing(unit: Unit, ids: Sequence[MemoryId], intent_id: str) -> None:
     """Take live rows out of recall for good; the first durable step of an erase."""
-    unit.connection.execute(_MARK, any_of(unit, ids) | {"intent": intent_id})
+    _MARK.run(unit.connection, any_of(unit, ids) | {"intent": intent_id})
 
 
 def remove(unit: Unit, ids: Sequence[MemoryId]) -> None:
     """Delete rows, sealed columns and all."""
-    unit.connection.execute(_REMOVE, any_of(unit, ids))
+    _REMOVE.run(unit.connection, any_of(unit, ids))
 
 
 def changed_after(unit: Unit, revision: int) -> list[tuple[int, MemoryRow]]:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, RowMapping, bindparam, delete, exists, func, insert, select, tuple_, update
+from sqlalchemy import Connection, bindparam, delete, exists, func, insert, or_, select, tuple_, update
 
 from ..model import (
     ERASURES_OWED,
@@ -15,20 +15,28 @@ from ..model import (
     Pseudonym,
     TenantId,
 )
+from ..prepared import Prepared
 from .bound import TENANT, WANTED, any_of, one_of, within
 from .governance_tables import artifacts as artifact_table
 from .governance_tables import deferrals, obligations, request_artifacts, requests
-from .records import record
+from .records import Fields, record
 from .unit import Unit
 
-_OPEN_FOR = select(obligations).where(
-    obligations.c.tenant_id == TENANT,
-    obligations.c.state == ObligationState.OPEN,
-    obligations.c.kind.in_(bindparam("kinds", expanding=True)),
-    one_of(obligations.c.memory_id),
+_ERASURES_OWED = Prepared(
+    select(obligations).where(
+        obligations.c.tenant_id == TENANT,
+        obligations.c.state == ObligationState.OPEN,
+        or_(*(obligations.c.kind == kind for kind in ERASURES_OWED)),
+        one_of(obligations.c.memory_id),
+    )
 )
-_THESE = update(obligations).where(obligations.c.tenant_id == TENANT, one_of(obligations.c.obligation_id))
-_WAITING = (
+_THESE = obligations.c.tenant_id == TENANT, one_of(obligations.c.obligation_id)
+_END = Prepared(
+    update(obligations)
+    .where(*_THESE, obligations.c.state == ObligationState.OPEN)
+    .values(state=bindparam("ending"), ended_at=bindparam("at"))
+)
+_WAITING = Prepared(
     select(
         deferrals.c.request_id,
         func.count(),
@@ -37,8 +45,8 @@ _WAITING = (
     .where(deferrals.c.tenant_id == TENANT, one_of(deferrals.c.memory_id))
     .group_by(deferrals.c.request_id)
 )
-_WAITED = delete(deferrals).where(deferrals.c.tenant_id == TENANT, one_of(deferrals.c.memory_id))
-_OWED_BY = (
+_WAITED = Prepared(delete(deferrals).where(deferrals.c.tenant_id == TENANT, one_of(deferrals.c.memory_id)))
+_OWED_BY = Prepared(
     select(requests)
     .where(requests.c.tenant_id == TENANT, requests.c.owed_by == WANTED)
     .order_by(requests.c.requested_at, requests.c.request_id)
@@ -61,7 +69,7 @@ class Request:
     owed_by: str | None
 
 
-def _obligation(row: RowMapping) -> Obligation:
+def _obligation(row: Fields) -> Obligation:
     return record(
         Obligation,
         row,
@@ -90,11 +98,9 @@ def lock(unit: Unit, obligation_id: str) -> Obligation | None:
     return _obligation(row) if row else None
 
 
-def open_for(
-    unit: Unit, ids: Sequence[MemoryId], kinds: Sequence[ObligationKind]
-) -> dict[MemoryId, Obligation]:
-    """Return the open obligations of these kinds about these memories."""
-    found = unit.connection.execute(_OPEN_FOR, any_of(unit, ids) | {"kinds": kinds}).mappings()
+def erasures_owed(unit: Unit, ids: Sequence[MemoryId]) -> dict[MemoryId, Obligation]:
+    """Return the open obligations to erase these memories."""
+    found = _ERASURES_OWED.named(unit.connection, any_of(unit, ids))
     return {row["memory_id"]: _obligation(row) for row in found}
 
 
@@ -137,15 +143,13 @@ def of_artifact(unit: Unit, artifact_id: str) -> list[Obligation]:
 
 def end(unit: Unit, ids: Sequence[str], state: ObligationState, *, at: int) -> None:
     """Record how obligations ended."""
-    unit.connection.execute(
-        _THESE.where(obligations.c.state == ObligationState.OPEN).values(state=state, ended_at=at),
-        any_of(unit, ids),
-    )
+    if ids:
+        _END.run(unit.connection, any_of(unit, ids) | {"ending": state.value, "at": at})
 
 
 def set_cause(unit: Unit, ids: Sequence[str], cause: Cause) -> None:
     """Record what erasures are owed for now."""
-    unit.connection.execute(_THESE.values(cause=cause), any_of(unit, ids))
+    unit.connection.execute(update(obligations).where(*_THESE).values(cause=cause), any_of(unit, ids))
 
 
 def due(connection: Connection, kind: ObligationKind, now: int) -> list[tuple[TenantId, Obligation]]:
@@ -232,14 +236,14 @@ def count_erased(unit: Unit, request_id: str, erased: int, derived: int, *, owed
 
 def discharge(unit: Unit, ids: Sequence[MemoryId], intent_id: str) -> None:
     """Count erased memories for every request that waited for them."""
-    for request_id, erased, derived in unit.connection.execute(_WAITING, any_of(unit, ids)).all():
+    for request_id, erased, derived in _WAITING.rows(unit.connection, any_of(unit, ids)):
         count_erased(unit, request_id, erased, int(derived), owed_by=intent_id)
-    unit.connection.execute(_WAITED, any_of(unit, ids))
+    _WAITED.run(unit.connection, any_of(unit, ids))
 
 
 def owed_by(unit: Unit, intent_id: str) -> list[Request]:
     """Return the requests whose next closure the intent owes, oldest first."""
-    found = unit.connection.execute(_OWED_BY, within(unit, intent_id)).mappings()
+    found = _OWED_BY.named(unit.connection, within(unit, intent_id))
     return [record(Request, row) for row in found]
 
 

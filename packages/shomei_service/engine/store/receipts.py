@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from sqlalchemy import insert, select
+from sqlalchemy import select
 
 from ..model import Attested, JsonObject
+from ..prepared import Prepared
 from .bound import TENANT, any_of, one_of
 from .records import record
 from .tables import receipts
@@ -32,13 +33,16 @@ class ReceiptRow:
 _COLUMNS = [column for column in receipts.c if column.name != "tenant_id"]
 _NAMES = [column.name for column in _COLUMNS]
 _values = attrgetter(*_NAMES)
-_OF_HASHES = select(*_COLUMNS).where(receipts.c.tenant_id == TENANT, one_of(receipts.c.receipt_hash))
+_OF_HASHES = Prepared(
+    select(*_COLUMNS).where(receipts.c.tenant_id == TENANT, one_of(receipts.c.receipt_hash))
+)
+_INTO = Prepared.into(receipts)
 
 
 def put(unit: Unit, rows: Sequence[ReceiptRow]) -> None:
     """Append receipts to the tenant's log."""
-    unit.connection.execute(
-        insert(receipts),
+    _INTO.run_all(
+        unit.connection,
         [dict(zip(_NAMES, _values(row), strict=True), tenant_id=unit.tenant) for row in rows],
     )
 
@@ -73,7 +77,7 @@ def hash_of_memory(unit: Unit, memory_id: str) -> str | None:
 
 def of_hashes(unit: Unit, hashes: Iterable[str]) -> dict[str, Attested]:
     """Return these receipts as they were attested, by hash."""
-    found = unit.connection.execute(_OF_HASHES, any_of(unit, sorted(hashes))).mappings()
+    found = _OF_HASHES.named(unit.connection, any_of(unit, sorted(hashes)))
     return {row["receipt_hash"]: attested(record(ReceiptRow, row)) for row in found}
 
 

@@ -1,6 +1,7 @@
 """Between rows and frozen records: the column names are the field names."""
 
 import dataclasses
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeVar
 
@@ -8,8 +9,10 @@ from sqlalchemy import RowMapping
 
 _Record = TypeVar("_Record")
 
+Fields = RowMapping | Mapping[str, Any]  # a row, its values by the names of its columns
 
-def record(kind: type[_Record], row: RowMapping, /, **closed: object) -> _Record:
+
+def record(kind: type[_Record], row: Fields, /, **closed: object) -> _Record:
     """Return the row as a record; `closed` replaces columns whose values are enumerations.
 
     Columns that the record does not know, such as the tenant of a query over all of them, are left out.

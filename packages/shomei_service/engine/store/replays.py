@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, delete, insert, select, tuple_, update
 
 from ..model import MemoryId
+from ..prepared import Prepared
 from .bound import TENANT, any_of, one_of
 from .governance_tables import replay_memories, replays
 from .records import record
@@ -15,7 +16,7 @@ from .unit import Unit
 _ABOUT = select(replay_memories.c.actor, replay_memories.c.route, replay_memories.c.key_hmac).where(
     replay_memories.c.tenant_id == TENANT, one_of(replay_memories.c.memory_id)
 )
-_FORGET = (
+_FORGET = Prepared(
     update(replays)
     .where(
         replays.c.tenant_id == TENANT,
@@ -75,7 +76,7 @@ def put(unit: Unit, replay: Replay, about: Sequence[MemoryId]) -> None:
 
 def forget(unit: Unit, ids: Sequence[MemoryId]) -> None:
     """Drop the fingerprints of bodies that held the text of erased memories."""
-    unit.connection.execute(_FORGET, any_of(unit, ids))
+    _FORGET.run(unit.connection, any_of(unit, ids))
 
 
 def drop_before(connection: Connection, at: int) -> None:

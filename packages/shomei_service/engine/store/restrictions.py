@@ -18,19 +18,20 @@ from sqlalchemy import (
 )
 
 from ..model import EdgeKind, Ground, Life, MemoryId
+from ..prepared import Prepared
 from .bound import TENANT, WANTED, any_of, one_of, within
 from .governance_tables import artifacts, edges, grounds
 from .tables import memories
 from .unit import Unit
 
 _MINE = grounds.c.tenant_id == TENANT
-_GROUNDS = select(grounds.c.code).where(_MINE, grounds.c.memory_id == WANTED)
-_DROP = delete(grounds).where(_MINE, one_of(grounds.c.memory_id))
+_GROUNDS = Prepared(select(grounds.c.code).where(_MINE, grounds.c.memory_id == WANTED))
+_DROP = Prepared(delete(grounds).where(_MINE, one_of(grounds.c.memory_id)))
 
 
 def grounds_of(unit: Unit, memory_id: str) -> frozenset[Ground]:
     """Return the memory's open grounds."""
-    found = unit.connection.execute(_GROUNDS, within(unit, memory_id)).scalars()
+    found = _GROUNDS.values(unit.connection, within(unit, memory_id))
     return frozenset(Ground(code) for code in found)
 
 
@@ -54,7 +55,7 @@ def lift(unit: Unit, memory_id: MemoryId, lifted: Sequence[Ground]) -> None:
 
 def drop(unit: Unit, ids: Sequence[MemoryId]) -> None:
     """Forget the grounds of memories that are erased."""
-    unit.connection.execute(_DROP, any_of(unit, ids))
+    _DROP.run(unit.connection, any_of(unit, ids))
 
 
 def _count(unit: Unit, memory_id: MemoryId) -> None:

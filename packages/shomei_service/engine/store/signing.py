@@ -8,13 +8,14 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
 from ..model import TenantId
+from ..prepared import Prepared
 from .records import record
 from .signing_tables import signing_ranges, stated_rotations
 from .tables import receipts
 from .tables import tenants as tenants_table
 from .unit import Unit
 
-_LATEST: Final = (
+_LATEST: Final = Prepared(
     select(signing_ranges.c.signer_id)
     .where(signing_ranges.c.tenant_id == bindparam("tenant"), signing_ranges.c.origin == bindparam("log"))
     .order_by(signing_ranges.c.first_seq.desc())
@@ -45,7 +46,7 @@ class Retired:
 
 def latest(unit: Unit, origin: str) -> str | None:
     """Return the id of the key a log is signed with now; None for a log without a signed receipt."""
-    return unit.connection.execute(_LATEST, {"tenant": unit.tenant, "log": origin}).scalar()
+    return next(iter(_LATEST.values(unit.connection, {"tenant": unit.tenant, "log": origin})), None)
 
 
 def begin(unit: Unit, new: Range) -> None:

@@ -4,32 +4,35 @@ import json
 from dataclasses import asdict
 from typing import Any, Final, cast
 
-from sqlalchemy import Connection, RowMapping, bindparam, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from ..errors import NotFound
 from ..model import Policies, PostForget, Tenant, TenantId, Withdrawal
+from ..prepared import Prepared
 from . import commitments
 from .bound import TENANT
 from .commitments import KeyRange
-from .records import record
+from .records import Fields, record
 from .tables import installation, memories, tenants
 from .unit import Unit
 
-_GET: Final = select(tenants).where(tenants.c.tenant_id == TENANT)
-_ADVANCE: Final = (
+_GET: Final = Prepared(select(tenants).where(tenants.c.tenant_id == TENANT))
+_ADVANCE: Final = Prepared(
     update(installation)
     .where(installation.c.custody_epoch < bindparam("epoch"))
     .values(custody_epoch=bindparam("epoch"))
 )
 _TAKE: Final = {
-    name: update(tenants)
-    .where(tenants.c.tenant_id == TENANT)
-    .values(
-        next_seq=tenants.c.next_seq + bindparam("count"),
-        revision=tenants.c.revision + 1,
-        last_applied_at=later(tenants.c.last_applied_at, bindparam("now")),
+    name: Prepared(
+        update(tenants)
+        .where(tenants.c.tenant_id == TENANT)
+        .values(
+            next_seq=tenants.c.next_seq + bindparam("count"),
+            revision=tenants.c.revision + 1,
+            last_applied_at=later(tenants.c.last_applied_at, bindparam("now")),
+        )
+        .returning(*tenants.c)
     )
-    .returning(*tenants.c)
     for name, later in (("sqlite", func.max), ("postgresql", func.greatest))
 }
 _CODE_SETS: Final = ("purposes", "semantic_types", "location_codes", "channel_codes", "policy_versions")
@@ -50,7 +53,7 @@ def read_installation(connection: Connection) -> tuple[str, int] | None:
 
 def advance_epoch(connection: Connection, epoch: int) -> None:
     """Record that everything up to this custody epoch is reflected here; never goes back."""
-    connection.execute(_ADVANCE, {"epoch": epoch})
+    _ADVANCE.run(connection, {"epoch": epoch})
 
 
 def advance_journal(connection: Connection, number: int) -> None:
@@ -99,7 +102,7 @@ def _read(text: str) -> Policies:
     return Policies(**fields)
 
 
-def _tenant(row: RowMapping, **closed: object) -> Tenant:
+def _tenant(row: Fields, **closed: object) -> Tenant:
     return record(Tenant, row, policies=_read(row["policies"]), **closed)
 
 
@@ -110,10 +113,9 @@ def everyone(connection: Connection) -> list[Tenant]:
 
 def get(unit: Unit) -> Tenant:
     """Return the unit's tenant. Raise NotFound if there is none."""
-    row = unit.connection.execute(_GET, {"tenant": unit.tenant}).mappings().first()
-    if row is None:
-        raise NotFound("there is no such tenant")
-    return _tenant(row)
+    for row in _GET.named(unit.connection, {"tenant": unit.tenant}):
+        return _tenant(row)
+    raise NotFound("there is no such tenant")
 
 
 def lock(unit: Unit) -> None:
@@ -129,7 +131,7 @@ def take_sequence(unit: Unit, count: int, *, now: int) -> Tenant:
     never run backwards within a tenant (RELIABILITY.md T-14). The row stays locked until the end.
     """
     taken = {"tenant": unit.tenant, "count": count, "now": now}
-    row = unit.connection.execute(_TAKE[unit.connection.dialect.name], taken).mappings().one()
+    [row] = _TAKE[unit.connection.dialect.name].named(unit.connection, taken)
     return _tenant(row, next_seq=row["next_seq"] - count)
 
 

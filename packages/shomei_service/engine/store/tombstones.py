@@ -3,23 +3,27 @@
 from collections.abc import Sequence
 from operator import attrgetter
 
-from sqlalchemy import RowMapping, func, insert, select, update
+from sqlalchemy import func, select, update
 
 from ..model import Cause, MemoryId, Pseudonym, Tombstone
+from ..prepared import Prepared
 from .bound import TENANT, WANTED, any_of, one_of, within
-from .records import record
+from .records import Fields, record
 from .tables import memory_subjects, tombstones
 from .unit import Store, Unit
 
 _COLUMNS = [column for column in tombstones.c if column.name != "tenant_id"]
 _NAMES = [column.name for column in _COLUMNS]
 _values = attrgetter(*_NAMES)
-_OF_MEMORY = select(*_COLUMNS).where(tombstones.c.tenant_id == TENANT, tombstones.c.memory_id == WANTED)
+_OF_MEMORY = Prepared(
+    select(*_COLUMNS).where(tombstones.c.tenant_id == TENANT, tombstones.c.memory_id == WANTED)
+)
 
 _THESE = tombstones.c.tenant_id == TENANT, one_of(tombstones.c.memory_id)
-_AMONG = select(tombstones.c.memory_id).where(*_THESE)
-_NOT_PURGED = update(tombstones).where(*_THESE).values(physically_purged=False)
-_COUNT_ABOUT = (
+_AMONG = Prepared(select(tombstones.c.memory_id).where(*_THESE))
+_INTO = Prepared.into(tombstones)
+_NOT_PURGED = Prepared(update(tombstones).where(*_THESE).values(physically_purged=False))
+_COUNT_ABOUT = Prepared(
     select(func.count())
     .select_from(tombstones)
     .join(
@@ -31,32 +35,31 @@ _COUNT_ABOUT = (
 )
 
 
-def _tombstone(row: RowMapping) -> Tombstone:
+def _tombstone(row: Fields) -> Tombstone:
     return record(Tombstone, row, cause=Cause(row["cause"]))
 
 
 def put(unit: Unit, stones: Sequence[Tombstone]) -> None:
     """Store new tombstones."""
-    unit.connection.execute(
-        insert(tombstones),
+    _INTO.run_all(
+        unit.connection,
         [dict(zip(_NAMES, _values(stone), strict=True), tenant_id=unit.tenant) for stone in stones],
     )
 
 
 def of_memory(unit: Unit, memory_id: str) -> Tombstone | None:
     """Return the tombstone of an erased memory."""
-    row = unit.connection.execute(_OF_MEMORY, within(unit, memory_id)).mappings().first()
-    return _tombstone(row) if row else None
+    return next(map(_tombstone, _OF_MEMORY.named(unit.connection, within(unit, memory_id))), None)
 
 
 def known(unit: Unit, ids: Sequence[MemoryId]) -> set[MemoryId]:
     """Return those of the ids that were erased before."""
-    return {MemoryId(value) for value in unit.connection.execute(_AMONG, any_of(unit, ids)).scalars()}
+    return set(_AMONG.values(unit.connection, any_of(unit, ids)))
 
 
 def unpurge(unit: Unit, ids: Sequence[MemoryId]) -> None:
     """Take back that no bytes of these rows are left: somebody had put them back."""
-    unit.connection.execute(_NOT_PURGED, any_of(unit, ids))
+    _NOT_PURGED.run(unit.connection, any_of(unit, ids))
 
 
 def about(unit: Unit, subject: Pseudonym) -> list[Tombstone]:
@@ -87,7 +90,8 @@ def page(unit: Unit, subject: Pseudonym | None, after: str, limit: int) -> list[
 
 def count_about(unit: Unit, subject: Pseudonym) -> int:
     """Return how many memories about the subject have been erased so far."""
-    return unit.connection.execute(_COUNT_ABOUT, within(unit, subject)).scalar_one()
+    [count] = _COUNT_ABOUT.values(unit.connection, within(unit, subject))
+    return count
 
 
 def mark_purged(store: Store, erased_before: Sequence[MemoryId]) -> None:

@@ -6,7 +6,6 @@ from typing import Final
 
 from .. import agreement, deferral, disposal, policy, retries
 from ..model import (
-    ERASURES_OWED,
     Attested,
     Basis,
     Caller,
@@ -176,7 +175,7 @@ def _over(unit: Unit, new: NewConsent, subject: Pseudonym, affected: Sequence[Me
     """Return what is owed no more for want of this consent. SEMANTICS.md §13: a new grant restores."""
     if new.action is ConsentAction.WITHDRAWN:
         return ()
-    owed = obligations.open_for(unit, affected, ERASURES_OWED).values()
+    owed = obligations.erasures_owed(unit, affected).values()
     ids = [one.obligation_id for one in obligations.about_subject(unit, subject, new.purpose, _REVIEWS)]
     return [*ids, *(one.obligation_id for one in owed if one.cause is Cause.CONSENT_WITHDRAWN)]
 
