@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench._machine import LEAST_IDLE, commit_ms, described, idle_share
 from shomei_service.engine.model import NewMemory
-from shomei_service.engine.upkeep import purge
+from shomei_service.engine.upkeep import tend
 from shomei_service.engine.verbs.add import add, add_batch
 from shomei_service.engine.verbs.erase import erase
 from shomei_service.engine.verbs.forget import forget
@@ -30,14 +30,14 @@ FORGET_S, STALL_MS, DELETE_COMMITS, DELETE_EXTRA_MS = 2.5, 300.0, 9.0, 3.0
 
 
 def deletes_ms(house: House) -> list[float]:
-    """Return what each of a row of deletes took; the log is emptied after the answer, as in service."""
+    """Return what each of a row of deletes took; what follows the answer in service follows it here."""
     spent: list[float] = []
     for number in range(DELETES):
         memory_id = house.remember(f"fact {number}")
         began = time.perf_counter()
         erase(house.engine, house.admin, memory_id)
         spent.append((time.perf_counter() - began) * 1000)
-        purge(house.engine)
+        tend(house.engine)
     return spent
 
 

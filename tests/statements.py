@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import event
+from sqlalchemy import Connection, event
 
+from shomei_service.engine.prepared import driver_of
 from shomei_service.engine.store.unit import Store
 
 _VALUE = re.compile(r"[xX]?'(?:[^']|'')*'|\b\d+\b")
@@ -23,23 +24,22 @@ def statements(store: Store, into: list[str]) -> Iterator[None]:
         if threading.get_ident() == thread:
             into.append(_VALUE.sub("?", statement))
 
-    def trace(connection: sqlite3.Connection, *_: object) -> None:
-        connection.set_trace_callback(take_down)
+    traced: list[sqlite3.Connection] = []
 
-    def untrace(connection: sqlite3.Connection, *_: object) -> None:
-        connection.set_trace_callback(None)
+    def trace(connection: Connection) -> None:
+        traced.append(driver_of(connection))
+        traced[-1].set_trace_callback(take_down)
 
     def take_down_query(_c: object, _k: object, statement: str, *_rest: object) -> None:
         take_down(statement)
 
-    engine = store._engine
-    listeners: list[tuple[str, Any]] = [("before_cursor_execute", take_down_query)]
+    listener: tuple[Any, str, Any] = (store._engine, "before_cursor_execute", take_down_query)
     if store.is_sqlite:
-        listeners = [("checkout", trace), ("checkin", untrace)]
-    for name, listener in listeners:
-        event.listen(engine, name, listener)
+        listener = (store._engine, "begin", trace)
+    event.listen(*listener)
     try:
         yield
     finally:
-        for name, listener in listeners:
-            event.remove(engine, name, listener)
+        event.remove(*listener)
+        for connection in traced:
+            connection.set_trace_callback(None)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from sqlalchemy import (
+    Boolean,
     CompoundSelect,
     Connection,
     Delete,
@@ -23,6 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import TypeEngine
 
 Parameters = Mapping[str, object]
 Statement = Select[*tuple[Any, ...]] | CompoundSelect[*tuple[Any, ...]] | Insert | Update | Delete
@@ -85,7 +87,7 @@ class Prepared:
             return [tuple(row) for row in connection.execute(self._statement, parameters)]
         words = self._words or self._put(connection.dialect)
         with _translated(connection):
-            found = _driver(connection).execute(words.text, words.values(parameters)).fetchall()
+            found = driver_of(connection).execute(words.text, words.values(parameters)).fetchall()
         return words.read(found)
 
     def first(self, connection: Connection, parameters: Parameters = _NOTHING) -> _Row | None:
@@ -96,6 +98,12 @@ class Prepared:
     def named(self, connection: Connection, parameters: Parameters = _NOTHING) -> list[dict[str, Any]]:
         """Return every row, its values by the names of its columns."""
         return [dict(zip(self._names, row, strict=True)) for row in self.rows(connection, parameters)]
+
+    def told(self, driver: sqlite3.Connection, dialect: Dialect) -> list[dict[str, Any]]:
+        """Return every row that SQLite itself tells, to a statement without parameters."""
+        words = self._words or self._put(dialect)
+        found = words.read(driver.execute(words.text, words.values(_NOTHING)).fetchall())
+        return [dict(zip(self._names, row, strict=True)) for row in found]
 
     def values(self, connection: Connection, parameters: Parameters = _NOTHING) -> list[Any]:
         """Return the first value of every row."""
@@ -108,7 +116,7 @@ class Prepared:
             return
         words = self._words or self._put(connection.dialect)
         with _translated(connection):
-            _driver(connection).execute(words.text, words.values(parameters))
+            driver_of(connection).execute(words.text, words.values(parameters))
 
     def run_all(self, connection: Connection, several: Sequence[Parameters]) -> None:
         """Execute it for its effect with each of these, in order; with none of them, not at all."""
@@ -119,13 +127,22 @@ class Prepared:
             return
         words = self._words or self._put(connection.dialect)
         with _translated(connection):
-            _driver(connection).executemany(words.text, map(words.values, several))
+            driver_of(connection).executemany(words.text, map(words.values, several))
+
+    def add(self, connection: Connection, rows: Sequence[Sequence[object]]) -> None:
+        """Add rows whose values stand in the order of the columns that were named; with none, do nothing."""
+        words = self._words or self._put(connection.dialect)
+        if connection.dialect.name != "sqlite" or words.given or words.order != self._keys:
+            self.run_all(connection, [dict(zip(self._keys, row, strict=True)) for row in rows])
+            return
+        with _translated(connection):
+            driver_of(connection).executemany(words.text, rows)
 
     def _put(self, dialect: Dialect) -> _Words:
         compiled = self._statement.compile(dialect=dialect, column_keys=self._keys or None)
         assert isinstance(compiled, SQLCompiler), "a statement, not a definition"  # noqa: S101
         order = compiled.positiontup or []
-        asked = [compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect) for name in order]
+        asked = [_towards(compiled.binds[name].type, dialect) for name in order]
         told = [
             column.type.dialect_impl(dialect).result_processor(dialect, None)
             for column in self._statement.exported_columns
@@ -145,7 +162,13 @@ class Prepared:
         return self._words
 
 
-def _driver(connection: Connection) -> sqlite3.Connection:
+def _towards(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | None:
+    """Return how a value is changed for SQLite, if it is; its driver takes booleans as they are."""
+    return None if isinstance(kind, Boolean) else kind.dialect_impl(dialect).bind_processor(dialect)
+
+
+def driver_of(connection: Connection) -> sqlite3.Connection:
+    """Return SQLite's own connection."""
     return cast("sqlite3.Connection", connection.connection.dbapi_connection)
 
 

@@ -16,6 +16,7 @@ class Reserve:
     def __init__(self, where: Path | None, size: int = RESERVE_BYTES) -> None:
         """Name the file; make nothing yet."""
         self._where: Final = where
+        self._folder: Final = str(where.parent) if where else ""
         self._size: Final = size
 
     @property
@@ -30,12 +31,12 @@ class Reserve:
 
     def _is_tight(self) -> bool:
         assert self._where is not None, "a server's disk is not ours to look at"  # noqa: S101
-        disk = os.statvfs(self._where.parent)
+        disk = os.statvfs(self._folder)
         return disk.f_bavail * disk.f_frsize < self._size
 
     def hold(self) -> None:
         """Take the room if it is not taken; do without while the disk is full."""
-        if self._where is None or self._where.exists():
+        if self._where is None or os.path.exists(self._where):
             return
         try:
             descriptor = os.open(self._where, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

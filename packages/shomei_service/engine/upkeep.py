@@ -53,6 +53,7 @@ def tend(engine: Engine) -> bool:
     try:
         finish_erasures(engine)
     finally:  # one erasure that can not end must not stop everything else
+        engine.custody.prepare()
         if engine.duties.has(UPKEEP):
             end_expired_holds(engine)
             erase_expired(engine)

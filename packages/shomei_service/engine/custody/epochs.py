@@ -2,8 +2,11 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
+
+from sqlalchemy import Connection
 
 from ..errors import CustodyUnavailable
 from ..failpoints import failpoint
@@ -47,7 +50,8 @@ class Epochs:
         self._heads: Final = heads
         self._store: Final = heads.store
         self._reserve: Final = Reserve(heads.store.beside("reserve"))
-        self._next: Named | None = None
+        self._next: Named | None = None  # whose name is written down
+        self._made: Named | None = None  # that key, if it was made ahead of need
         self._torn: bool = False
 
     def puncture(self, asked: Asked, now: int) -> dict[bytes, Record]:
@@ -103,7 +107,7 @@ class Epochs:
         dirty = self._heads.plant(seed)
         ledger_key = self._heads.ledger_key(dirty.tree)
         wrapped = provider.wrap(key, dirty.root_key, self._heads.wrap_aad(dirty.tree.epoch, key))
-        head = Head(self._heads.installation_id, dirty.tree.epoch, named.key_custody, key, wrapped, b"")
+        head = Head(self._heads.installation_id, dirty.tree.epoch, named.key_custody, key, wrapped, b"", b"")
         with self._store.writing() as connection:
             roots.insert_head(connection, head, dirty, ledger_key, now)
         self._heads.adopt(self._heads.probe())
@@ -112,13 +116,13 @@ class Epochs:
     def recover(self, now: int) -> None:
         """Finish or undo what a crash left, by the five rules of CUSTODY.md §4."""
         self._store.settle()
-        self._next = None
+        self._next = self._made = None
         with self._store.writing() as connection:  # rule 3: nobody else moves the head meanwhile
             head = roots.read_head(connection, lock=True)
             self._heads.require_newer(head)
             self._heads.adopt(self._heads.unseal(head))  # rule 1
             self._store.mirrors.bring_up()  # before any key goes that only an older copy needs
-            with self._heads.book(connection, head.epoch) as book:
+            with self._heads.book(connection, head.epoch, head.ledger) as book:
                 # Rule 2: these names and no others.
                 records.strike_pending(book, self._destroy_pending(head, records.read_pending(connection)))
                 ended: dict[Named, Ended] = {}
@@ -151,6 +155,7 @@ class Epochs:
 
     def _read(self, paths: Sequence[bytes]) -> tuple[dict[bytes, int], dict[int, Record]]:
         with self._store.reading() as connection:
+            self._unstruck(connection)
             found = records.read_punctures(connection, paths)
             epochs = {steps: epoch for steps, (epoch, _) in found.items()}
             return epochs, records.read_epochs(connection, epochs.values())
@@ -162,11 +167,11 @@ class Epochs:
         provider = goal or self._heads.holders.current
         for _ in range(_ATTEMPTS):
             # E2: the name first, then the key, so that a crash leaves no key that nobody knows of.
-            named, self._next = self._next, None
-            if named is None or not self._is_named(named):  # another process's recovery may have struck it
+            named, made, self._next, self._made = self._next, self._made, None, None
+            if named is None:
                 named = self._name_next(provider)
             failpoint("e2.pending")
-            key = Named(provider.create(named.name), named.key_custody)
+            key = made or Named(provider.create(named.name), named.key_custody)
             failpoint("e2.created")
             advanced = self._commit(provider, key, asked, now, rotate=rotate)
             if advanced is not None:
@@ -182,9 +187,27 @@ class Epochs:
         failpoint("p.readback")
         return replace(advanced, record=self._finish(advanced, now))
 
-    def _is_named(self, key: Named) -> bool:
+    def prepare(self) -> None:
+        """Make the next key now, so that nobody has to wait for it; do without where it can not be made.
+
+        Its name is written down: like every other that leads nowhere, it goes when custody is opened.
+        """
+        if self._next is None or self._made is not None:
+            return
         with self._store.reading() as connection:
-            return records.has_pending(connection, key.name)
+            named = self._unstruck(connection)
+        self._next = None
+        if named is not None:
+            with suppress(CustodyUnavailable):
+                provider = self._heads.holders.current
+                self._made = Named(provider.create(named.name), named.key_custody)
+                self._next = named
+
+    def _unstruck(self, connection: Connection) -> Named | None:
+        """Return the next key's name, unless another process's recovery struck it and destroyed the key."""
+        if self._next is not None and not records.has_pending(connection, self._next.name):
+            self._next = self._made = None
+        return self._next
 
     def _commit(
         self, provider: Provider, key: Named, asked: Asked, now: int, *, rotate: bool
@@ -200,7 +223,7 @@ class Epochs:
             epoch = head.epoch + 1
             dirty = tree.cut(causes, epoch=epoch)
             wrapped = provider.wrap(key.name, dirty.root_key, self._heads.wrap_aad(epoch, key.name))
-            with self._heads.book(connection, head.epoch) as book:
+            with self._heads.book(connection, head.epoch, head.ledger) as book:
                 roots.advance(book, head, key, wrapped, dirty)
                 record = Record(epoch, now, rotate, head.key_custody, key.key_custody, None)
                 records.log_epoch(book, record, causes)

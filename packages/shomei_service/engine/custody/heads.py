@@ -127,8 +127,7 @@ class Heads:
         """Open the newest head, read anew; raise KeyGone or IntegrityFault if it does not open."""
         failed_at = -1
         while True:
-            with self.store.probing() as connection:
-                head = roots.read_head(connection)
+            head = roots.probed_head(self.store)
             self.require_newer(head)
             try:
                 return self.unseal(head)
@@ -173,16 +172,16 @@ class Heads:
     def writing(self) -> Generator[Book]:
         """Yield the records in a transaction that no other writer is in, and commit it."""
         with self.store.writing() as connection:
-            installation_id, epoch = roots.lock_head(connection)
+            installation_id, epoch, ledger = roots.lock_head(connection)
             self._require_fresh(installation_id, epoch)
-            with self.book(connection, epoch) as book:
+            with self.book(connection, epoch, ledger) as book:
                 yield book
 
     @contextmanager
-    def book(self, connection: Connection, epoch: int) -> Generator[Book]:
+    def book(self, connection: Connection, epoch: int, ledger: bytes) -> Generator[Book]:
         """Yield the records of a head that this transaction has locked."""
         key = self.ledger_key(self.tree)
-        book = Book(connection, key, self.installation_id, epoch)
+        book = Book(connection, key, self.installation_id, epoch, ledger)
         yield book
         book.close()
 

@@ -74,6 +74,7 @@ class KeyTree:
         self._blobs: dict[bytes, Blob] = {}
         self._blocks: dict[int, bytes] = {}
         self._last: tuple[int, bytes] = -1, b""
+        self._walked: tuple[bytes, int, Blob] = b"", 0, root
 
     @classmethod
     def plant(
@@ -103,7 +104,10 @@ class KeyTree:
         block = leaf >> LEVELS
         seed = self._blocks.get(block)
         if seed is None:
-            depth, seed = self._frontier(leaf)
+            found = self._frontier(leaf)
+            if found is None:
+                raise Punctured("this key was erased and can not be derived again")
+            depth, seed = found
             below = ADDRESS_BITS - depth
             if below < LEVELS:
                 return grow(seed, leaf, below)
@@ -217,19 +221,27 @@ class KeyTree:
             del tree._blobs[prefix]
         return tree
 
-    def _frontier(self, leaf: Address) -> tuple[int, bytes]:
-        """Return the depth and the seed that a leaf grows from; raise Punctured if there is none."""
-        steps, level = path(leaf), 0
-        blob = self._root
-        while (link := blob.link(steps[level])) is not None:
-            level += 1
-            prefix = steps[:level]
-            blob = self._blobs.get(prefix) or self._open({prefix: link})[prefix]
+    def _frontier(self, leaf: Address) -> tuple[int, bytes] | None:
+        """Return the depth and the seed that a leaf grows from; None if it is punctured."""
+        steps = path(leaf)
+        level, blob = self._lowest(steps)
         found = blob.covering(FANOUT | steps[level])
         if found is None:
-            raise Punctured("this key was erased and can not be derived again")
+            return None
         node, seed = found
         return level * LEVELS + node.bit_length() - 1, seed
+
+    def _lowest(self, steps: bytes) -> tuple[int, Blob]:
+        """Return the lowest blob on the way to a leaf, and its level: the same for leaves side by side."""
+        beside, level, blob = self._walked
+        if beside != steps[:-1]:
+            level, blob = 0, self._root
+            while (link := blob.link(steps[level])) is not None:
+                level += 1
+                prefix = steps[:level]
+                blob = self._blobs.get(prefix) or self._open({prefix: link})[prefix]
+            self._walked = steps[:-1], level, blob
+        return level, blob
 
     def _open(self, links: Mapping[bytes, Link]) -> dict[bytes, Blob]:
         """Return these blobs, reading in one go those not open yet; raise BlobMissing or IntegrityFault."""

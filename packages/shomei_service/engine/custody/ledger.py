@@ -54,7 +54,7 @@ class Choice:
         return cls(
             table,
             Prepared(select(table).where(*conditions)),
-            Prepared(delete(table).where(*conditions)),
+            Prepared(delete(table).where(*conditions).returning(*table.c)),
             Prepared(update(table).where(*conditions), changing) if changing else None,
         )
 
@@ -77,13 +77,13 @@ class Book:
     key: bytes = field(repr=False)
     domain: str
     epoch: int
+    sealed: bytes = field(repr=False)
     _totals: Totals = field(init=False, repr=False)
     _opened_at: tuple[int, Totals] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Open the totals; raise RecordAltered if they are not what was sealed."""
-        [sealed] = _READ.values(self.connection)
-        self._totals = _open(self.key, self.domain, self.epoch, sealed)
+        self._totals = _open(self.key, self.domain, self.epoch, self.sealed)
         self._opened_at = self.epoch, dict(self._totals)
 
     def add(self, table: Table, rows: Sequence[Values]) -> None:
@@ -95,15 +95,17 @@ class Book:
 
     def drop(self, choice: Choice, parameters: Values) -> None:
         """Delete the chosen rows."""
-        self._count(choice.table, -self._weight(choice, parameters))
-        choice.gone.run(self.connection, parameters)
+        gone = choice.gone.rows(self.connection, parameters)
+        self._count(choice.table, -sum(_weigh(self.key, choice.table.name, row) for row in gone))
 
     def change(self, choice: Choice, parameters: Values, values: Values) -> None:
         """Update the chosen rows, in columns that the choice says may change."""
         assert choice.changed is not None, "no column of this choice may change"  # noqa: S101
-        self._count(choice.table, -self._weight(choice, parameters))
+        rows = choice.found.named(self.connection, parameters)
         choice.changed.run(self.connection, {**parameters, **values})
-        self._count(choice.table, self._weight(choice, parameters))
+        for row in rows:
+            self._count(choice.table, -_weigh(self.key, choice.table.name, row.values()))
+            self._count(choice.table, _weigh(self.key, choice.table.name, {**row, **values}.values()))
 
     def close(self) -> None:
         """Seal the totals anew if they, or the epoch, are others now."""
@@ -113,10 +115,6 @@ class Book:
 
     def _count(self, table: Table, weight: int) -> None:
         self._totals[table.name] = (self._totals[table.name] + weight) % _MODULUS
-
-    def _weight(self, choice: Choice, parameters: Values) -> int:
-        rows = choice.found.rows(self.connection, parameters)
-        return sum(_weigh(self.key, choice.table.name, row) for row in rows)
 
 
 def require_kept(connection: Connection, key: bytes, domain: str, epoch: int) -> None:

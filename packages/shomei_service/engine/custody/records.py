@@ -35,6 +35,7 @@ _EPOCHS_AMONG: Final = select(epochs).where(epochs.c.epoch.in_(bindparam("severa
 _END: Final = Choice.of(
     epochs,
     epochs.c.epoch == bindparam("number"),
+    epochs.c.destroyed_at.is_(None),  # where another process was first, what it wrote stands
     changing=["destroy_method", "finality", "key_final_at", "destroyed_at"],
 )
 _RETIRED: Final = Choice.of(retiring, retiring.c.name == bindparam("ended"))
@@ -85,11 +86,8 @@ def finish_epochs(book: Book, ended: Mapping[Named, Ended]) -> None:
     """Record that old keys are destroyed and drop the blobs they led to. CUSTODY.md §4, E5."""
     if not ended:
         return
-    log = read_epochs(book.connection, [key.epoch for key in ended])
     for key, (destroyed, at) in ended.items():
         book.drop(_RETIRED, {"ended": key.name})
-        if log[key.epoch].ended is not None:
-            continue  # another process was first, and what it wrote stands
         end = {
             "destroy_method": destroyed.method.value,
             "finality": destroyed.finality.value,

@@ -1,10 +1,10 @@
 """The head of the key tree and its blobs, as functions of an open transaction. CUSTODY.md §2, §4."""
 
 import sqlite3
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection, delete, exists, func, insert, literal, select, tuple_, update
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -15,6 +15,7 @@ from .keytree import BlobName, DirtyBlobs
 from .ledger import Book, blank
 from .providers.protocol import Handle, KeyCustody
 from .records import Named, chunks, retire, strike_pending
+from .store import CustodyStore
 from .tables import FORMAT, blobs, head, pending, retiring, stale
 
 _SILENT: Final = {
@@ -30,7 +31,7 @@ _HEAD: Final = Prepared(
     .outerjoin(blobs, (blobs.c.prefix == b"") & (blobs.c.epoch == head.c.epoch))
     .where(head.c.id == 1)
 )
-_LOCK: Final = Prepared(select(head.c.installation_id, head.c.epoch).with_for_update())
+_LOCK: Final = Prepared(select(head.c.installation_id, head.c.epoch, head.c.ledger).with_for_update())
 _EPOCH: Final = Prepared(select(head.c.epoch))
 _MOVE_HEAD: Final = Prepared(update(head), ["epoch", "key_custody", "key_name", "wrapped_root"])
 _INTO_BLOBS: Final = Prepared.into(blobs)
@@ -47,6 +48,7 @@ class Head:
     key_name: Handle
     wrapped_root: bytes
     sealed_root: bytes
+    ledger: bytes
 
 
 @contextmanager
@@ -60,13 +62,13 @@ def damage_refused() -> Generator[None]:
         raise CustodyMismatch("this is no custody store, or it is damaged; put the newest copy back") from exc
 
 
-def lock_head(connection: Connection) -> tuple[str, int]:
-    """Keep every other writer out until this transaction ends; return whose store it is and its epoch."""
+def lock_head(connection: Connection) -> tuple[str, int, bytes]:
+    """Keep every other writer out until this transaction ends; return whose it is, its epoch and ledger."""
     with damage_refused():
         row = _LOCK.first(connection)
     if row is None:
         raise CustodyMismatch("the custody store lost its head; put the newest copy back")
-    return row[0], row[1]
+    return row[0], row[1], row[2]
 
 
 def read_head(connection: Connection, *, lock: bool = False) -> Head:
@@ -80,11 +82,21 @@ def _read_head(connection: Connection, lock: bool) -> Head:
         # On its own: a joined read that had to wait for the lock would pair the new head with older blobs.
         _LOCK.rows(connection)
     found = _HEAD.named(connection)
+    if not found and connection.execute(select(blobs.c.epoch).limit(1)).first() is None:
+        raise CustodyMismatch(
+            "init was interrupted and nothing is sealed here: remove this store and init again"
+        )
+    return _head(found)
+
+
+def probed_head(store: CustodyStore) -> Head:
+    """Return the head as the disk has it; otherwise as `read_head`."""
+    with damage_refused():
+        return _head(store.probed(_HEAD))
+
+
+def _head(found: Sequence[Mapping[str, Any]]) -> Head:
     if not found:
-        if connection.execute(select(blobs.c.epoch).limit(1)).first() is None:
-            raise CustodyMismatch(
-                "init was interrupted and nothing is sealed here: remove this store and init again"
-            )
         raise CustodyMismatch("the custody store lost its head; put the newest copy back")
     [row] = found
     if row["format"] != FORMAT:
@@ -98,6 +110,7 @@ def _read_head(connection: Connection, lock: bool) -> Head:
         key_name=Handle(row["key_name"]),
         wrapped_root=bytes(row["wrapped_root"]),
         sealed_root=bytes(row["sealed"]),
+        ledger=bytes(row["ledger"]),
     )
 
 

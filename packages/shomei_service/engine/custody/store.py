@@ -5,15 +5,17 @@ import os
 import sqlite3
 import stat
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event, inspect, make_url
 from sqlalchemy.exc import DatabaseError, DBAPIError, SQLAlchemyError
 
 from ..errors import CustodyUnavailable, EngineError
+from ..kept_open import KeptOpen
+from ..prepared import Prepared, driver_of
 from .faults import CustodyMismatch
 from .mirrors import Mirrors
 from .providers.local_file import sync_directory
@@ -42,8 +44,12 @@ class CustodyStore:
         self.mirrors: Final = Mirrors(Path(self._url.database or ""), mirrors)
         self.mirrors.require_there()
         self.is_fatal: bool = False
-        self._engine: Final = self._connect(read_only, pooled=True)
-        self._probe: Final = self._connect(read_only, pooled=False)
+        self._engine: Final = self._connect(read_only) if self.is_sqlite else self._reach(pooled=True)
+        self._probe: Final = None if self.is_sqlite else self._reach(pooled=False)
+        one_state = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
+        stays = self.is_sqlite and not read_only
+        self._writes: Final = KeptOpen(self._engine.execution_options(shomei_writes=True), stays=stays)
+        self._reads: Final = KeptOpen(self._engine.execution_options(**one_state), stays=stays)
 
     @classmethod
     def create(cls, url: str, *, mirrors: Sequence[Path] = ()) -> "CustodyStore":
@@ -78,26 +84,24 @@ class CustodyStore:
         """
         if self.is_fatal:
             raise CustodyUnavailable("the custody store failed to reach its disk; restart to recover")
-        with self._guarded(), self._engine.connect() as connection:
-            connection.execution_options(shomei_writes=True)
-            with connection.begin():
-                yield connection
+        with self._guarded(), self._writes.begun() as connection:
+            yield connection
         self.mirrors.bring_up()
 
     @contextmanager
     def reading(self) -> Generator[Connection]:
         """Yield a transaction that sees one state; raise CustodyUnavailable."""
-        with self._guarded(), self._engine.connect() as connection:
-            if not self.is_sqlite:
-                connection.execution_options(isolation_level="REPEATABLE READ")
-            with connection.begin():
-                yield connection
-
-    @contextmanager
-    def probing(self) -> Generator[Connection]:
-        """Yield a reading transaction on a fresh connection, so nothing comes from a page cache of ours."""
-        with self._guarded(), self._probe.connect() as connection, connection.begin():
+        with self._guarded(), self._reads.begun() as connection:
             yield connection
+
+    def probed(self, statement: Prepared) -> list[dict[str, Any]]:
+        """Return what a fresh connection reads, so that nothing comes from a page cache of ours."""
+        with self._guarded():
+            if self._probe is not None:
+                with self._probe.connect() as connection, connection.begin():
+                    return statement.named(connection)
+            with closing(_opened(Path(self._url.database or ""), "mode=ro")) as driver:
+                return statement.told(driver, self._engine.dialect)
 
     def require_sound(self) -> None:
         """Raise CustodyMismatch if the file's own structure is damaged; a server looks after its own."""
@@ -134,24 +138,22 @@ class CustodyStore:
 
     def close(self) -> None:
         """Close every connection."""
+        self._writes.close()
+        self._reads.close()
         self._engine.dispose()
-        self._probe.dispose()
+        if self._probe is not None:
+            self._probe.dispose()
 
-    def _connect(self, read_only: bool, *, pooled: bool) -> Engine:
-        if not self.is_sqlite:
-            pool = {"pool_size": _POOL_SIZE, "pool_pre_ping": True} if pooled else {"poolclass": NullPool}
-            waiting = {"connect_timeout": _CONNECT_TIMEOUT_S}
-            return create_engine(self._url, hide_parameters=True, connect_args=waiting, **pool)
+    def _reach(self, *, pooled: bool) -> Engine:
+        pool = {"pool_size": _POOL_SIZE, "pool_pre_ping": True} if pooled else {"poolclass": NullPool}
+        waiting = {"connect_timeout": _CONNECT_TIMEOUT_S}
+        return create_engine(self._url, hide_parameters=True, connect_args=waiting, **pool)
+
+    def _connect(self, read_only: bool) -> Engine:
         where = Path(self._url.database or "")
-        location = f"file:{quote(str(where))}?" + (_looking(where) if read_only else "mode=rw")
-
-        def connect() -> sqlite3.Connection:
-            return sqlite3.connect(
-                location, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-            )
-
+        mode = _looking(where) if read_only else "mode=rw"
         engine = create_engine(
-            "sqlite://", creator=connect, poolclass=QueuePool if pooled else NullPool, hide_parameters=True
+            "sqlite://", creator=lambda: _opened(where, mode), poolclass=QueuePool, hide_parameters=True
         )
         if not read_only:
             event.listen(engine, "connect", _configure)
@@ -226,6 +228,16 @@ def _create_private(where: Path) -> None:
     sync_directory(where.parent.parent)
 
 
+def _opened(where: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"file:{quote(str(where))}?{mode}",
+        uri=True,
+        timeout=_BUSY_TIMEOUT_S,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
 def _looking(where: Path) -> str:
     """Return how to read a file and leave no trace: without a log beside it, nobody has it open."""
     return "mode=ro" if where.with_name(where.name + "-wal").exists() else "mode=ro&immutable=1"
@@ -256,4 +268,4 @@ def _configure(connection: sqlite3.Connection, _record: object) -> None:
 
 def _begin(connection: Connection) -> None:
     writes = connection.get_execution_options().get("shomei_writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    driver_of(connection).execute("BEGIN IMMEDIATE" if writes else "BEGIN")

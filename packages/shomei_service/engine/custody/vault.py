@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
@@ -92,11 +92,8 @@ class Custody:
         url: str, holders: Holders, *, installation_id: str, seen: Seen, mirrors: Sequence[Path] = ()
     ) -> None:
         """Prove that a store could be opened, without a trace; raise CustodyMismatch as `open` does."""
-        looking = CustodyStore.open(url, read_only=True, mirrors=mirrors)
-        try:
+        with closing(CustodyStore.open(url, read_only=True, mirrors=mirrors)) as looking:
             Heads(looking, holders, installation_id).inspect(seen)
-        finally:
-            looking.close()
 
     @contextmanager
     def _or_closed(self) -> Generator[None]:
@@ -260,6 +257,11 @@ class Custody:
         causes = {path(item.address): item.cause for item in items}
         return self._turnstile.enter(_Request(causes, now, marks or {}))
 
+    def prepare(self) -> None:
+        """Do ahead of need what the next puncture would wait for."""
+        with self._turnstile.alone():
+            self._epochs.prepare()
+
     def puncture_tenant(self, tenant: int, cause: str, *, now: int) -> Destruction:
         """Destroy every leaf a tenant has or could have; otherwise as `puncture`."""
         return self._turnstile.enter(_Request({tenant_path(tenant): cause}, now))
@@ -291,10 +293,7 @@ class Custody:
                 causes.setdefault(steps, cause)
         done = self._epochs.puncture(Asked(causes, marks), max(request.now for request in requests))
         # A request that spans several epochs is finished by the newest of them.
-        newest = [max((done[steps] for steps in one.causes), key=_epoch_of) for one in requests]
+        newest = [max((done[steps] for steps in one.causes), key=attrgetter("epoch")) for one in requests]
         if any(record.epoch > self.epoch for record in newest):
             self.refresh()  # another process did it; what is in memory here must go too
         return [telling.destruction(record) for record in newest]
-
-
-_epoch_of = attrgetter("epoch")

@@ -36,15 +36,12 @@ _values = attrgetter(*_NAMES)
 _OF_HASHES = Prepared(
     select(*_COLUMNS).where(receipts.c.tenant_id == TENANT, one_of(receipts.c.receipt_hash))
 )
-_INTO = Prepared.into(receipts)
+_INTO = Prepared.into(receipts, ["tenant_id", *_NAMES])
 
 
 def put(unit: Unit, rows: Sequence[ReceiptRow]) -> None:
     """Append receipts to the tenant's log."""
-    _INTO.run_all(
-        unit.connection,
-        [dict(zip(_NAMES, _values(row), strict=True), tenant_id=unit.tenant) for row in rows],
-    )
+    _INTO.add(unit.connection, [(unit.tenant, *_values(row)) for row in rows])
 
 
 def page(unit: Unit, origin: str, after_seq: int, limit: int) -> list[ReceiptRow]:

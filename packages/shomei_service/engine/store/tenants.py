@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any, Final, cast
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
@@ -35,6 +36,7 @@ _TAKE: Final = {
     )
     for name, later in (("sqlite", func.max), ("postgresql", func.greatest))
 }
+_POLICIES: Final = 256  # read often, and changed by hand
 _CODE_SETS: Final = ("purposes", "semantic_types", "location_codes", "channel_codes", "policy_versions")
 
 
@@ -93,6 +95,7 @@ def _written(policies: Policies) -> str:
     return json.dumps(fields | listed)
 
 
+@lru_cache(_POLICIES)
 def _read(text: str) -> Policies:
     fields: dict[str, Any] = json.loads(text)
     sets = {name: frozenset[str](fields[name]) for name in _CODE_SETS if name in fields}

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from operator import attrgetter
+from typing import Any
 
 from sqlalchemy import func, select, update
 
 from ..model import Cause, MemoryId, Pseudonym, Tombstone
 from ..prepared import Prepared
 from .bound import TENANT, WANTED, any_of, one_of, within
-from .records import Fields, record
 from .tables import memory_subjects, tombstones
 from .unit import Store, Unit
 
@@ -21,8 +21,18 @@ _OF_MEMORY = Prepared(
 
 _THESE = tombstones.c.tenant_id == TENANT, one_of(tombstones.c.memory_id)
 _AMONG = Prepared(select(tombstones.c.memory_id).where(*_THESE))
-_INTO = Prepared.into(tombstones)
+_INTO = Prepared.into(tombstones, ["tenant_id", *_NAMES])
 _NOT_PURGED = Prepared(update(tombstones).where(*_THESE).values(physically_purged=False))
+_ABOUT = Prepared(
+    select(*_COLUMNS)
+    .join(
+        memory_subjects,
+        (memory_subjects.c.tenant_id == tombstones.c.tenant_id)
+        & (memory_subjects.c.memory_id == tombstones.c.memory_id),
+    )
+    .where(tombstones.c.tenant_id == TENANT, memory_subjects.c.subject == WANTED)
+    .order_by(tombstones.c.tombstone_id)
+)
 _COUNT_ABOUT = Prepared(
     select(func.count())
     .select_from(tombstones)
@@ -35,21 +45,19 @@ _COUNT_ABOUT = Prepared(
 )
 
 
-def _tombstone(row: Fields) -> Tombstone:
-    return record(Tombstone, row, cause=Cause(row["cause"]))
+def _tombstone(row: Sequence[Any]) -> Tombstone:
+    tombstone_id, memory_id, subject, erased_at, cause, receipt_hash, is_purged = row
+    return Tombstone(tombstone_id, memory_id, subject, erased_at, Cause(cause), receipt_hash, is_purged)
 
 
 def put(unit: Unit, stones: Sequence[Tombstone]) -> None:
     """Store new tombstones."""
-    _INTO.run_all(
-        unit.connection,
-        [dict(zip(_NAMES, _values(stone), strict=True), tenant_id=unit.tenant) for stone in stones],
-    )
+    _INTO.add(unit.connection, [(unit.tenant, *_values(stone)) for stone in stones])
 
 
 def of_memory(unit: Unit, memory_id: str) -> Tombstone | None:
     """Return the tombstone of an erased memory."""
-    return next(map(_tombstone, _OF_MEMORY.named(unit.connection, within(unit, memory_id))), None)
+    return next(map(_tombstone, _OF_MEMORY.rows(unit.connection, within(unit, memory_id))), None)
 
 
 def known(unit: Unit, ids: Sequence[MemoryId]) -> set[MemoryId]:
@@ -64,17 +72,7 @@ def unpurge(unit: Unit, ids: Sequence[MemoryId]) -> None:
 
 def about(unit: Unit, subject: Pseudonym) -> list[Tombstone]:
     """Return every tombstone about the subject, those of memories derived from the subject's included."""
-    query = (
-        select(*_COLUMNS)
-        .join(
-            memory_subjects,
-            (memory_subjects.c.tenant_id == tombstones.c.tenant_id)
-            & (memory_subjects.c.memory_id == tombstones.c.memory_id),
-        )
-        .where(tombstones.c.tenant_id == unit.tenant, memory_subjects.c.subject == subject)
-        .order_by(tombstones.c.tombstone_id)
-    )
-    return [_tombstone(row) for row in unit.connection.execute(query).mappings()]
+    return [_tombstone(row) for row in _ABOUT.rows(unit.connection, within(unit, subject))]
 
 
 def page(unit: Unit, subject: Pseudonym | None, after: str, limit: int) -> list[Tombstone]:
@@ -85,7 +83,7 @@ def page(unit: Unit, subject: Pseudonym | None, after: str, limit: int) -> list[
         about_subject = select(memory_subjects.c.memory_id).where(mine, memory_subjects.c.subject == subject)
         query = query.where(tombstones.c.memory_id.in_(about_subject))
     ordered = query.order_by(tombstones.c.tombstone_id).limit(limit)
-    return [_tombstone(row) for row in unit.connection.execute(ordered).mappings()]
+    return [_tombstone(row) for row in unit.connection.execute(ordered)]
 
 
 def count_about(unit: Unit, subject: Pseudonym) -> int:

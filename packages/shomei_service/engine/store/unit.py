@@ -17,7 +17,9 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from ..errors import EngineError, StartRefused, StorageUnavailable
+from ..kept_open import KeptOpen
 from ..model import TenantId
+from ..prepared import driver_of
 from ..reserve import Reserve
 from . import schema, server, walls
 
@@ -27,12 +29,16 @@ _KEPT_OPEN = (
     16  # as many as read at once; one beyond these opens the file anew, which costs more than it reads
 )
 _RESERVE_BYTES = 8 << 20  # the log of an erasure of some thousand rows; it is emptied after each
+_LOG_PAGES = _RESERVE_BYTES // 4096  # then it is copied into the database in the midst of a commit
 _PRAGMAS = (
     "journal_mode=WAL",
     "synchronous=FULL",
     "secure_delete=ON",
     "foreign_keys=ON",
     "temp_store=MEMORY",
+    # A large forget touches more pages than SQLite keeps by itself, and each of them more than once.
+    "cache_size=-8192",
+    f"wal_autocheckpoint={_LOG_PAGES}",
 )
 # After these nobody knows what of the file is on the disk. Other failures undo their transaction and no more.
 _UNKNOWN = {sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC}
@@ -61,6 +67,10 @@ class Store:
         self._writing: AbstractContextManager[object] = threading.RLock() if self.is_sqlite else nullcontext()
         self.room: Reserve = Reserve(self.path.with_name("reserve") if self.path else None, _RESERVE_BYTES)
         self._engine: Engine = _connect(self._url, read_only=read_only, pool=pool)
+        one_state = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
+        stays = self.is_sqlite and not read_only
+        self._writes: KeptOpen = KeptOpen(self._engine.execution_options(writes=True), stays=stays)
+        self._reads: KeptOpen = KeptOpen(self._engine.execution_options(**one_state), stays=stays)
         self.is_fatal: bool = False  # a sync failed: nothing is written any more, see docs/decisions
 
     @property
@@ -119,21 +129,16 @@ class Store:
 
         Without a tenant it sees everyone's rows: for what belongs to none.
         """
-        with self._writing, self._sync_watched(), self._engine.connect() as connection:
-            connection.execution_options(writes=True)
-            with connection.begin():
-                walls.enter(connection, tenant)
-                yield connection
+        with self._writing, self._sync_watched(), self._writes.begun() as connection:
+            walls.enter(connection, tenant)
+            yield connection
 
     @contextmanager
     def snapshot(self, tenant: TenantId | None = None) -> Generator[Connection]:
         """Yield a reading transaction: one consistent view, never blocked by a writer on SQLite."""
-        with _as_unavailable(), self._engine.connect() as connection:
-            if not self.is_sqlite:
-                connection.execution_options(isolation_level="REPEATABLE READ")
-            with connection.begin():
-                walls.enter(connection, tenant)
-                yield connection
+        with _as_unavailable(), self._reads.begun() as connection:
+            walls.enter(connection, tenant)
+            yield connection
 
     @contextmanager
     def unit(self, tenant: TenantId) -> Generator[Unit]:
@@ -191,6 +196,8 @@ class Store:
 
     def close(self) -> None:
         """Close every connection."""
+        self._writes.close()
+        self._reads.close()
         self._engine.dispose()
 
 
@@ -272,4 +279,4 @@ def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     writes = connection.get_execution_options().get("writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    driver_of(connection).execute("BEGIN IMMEDIATE" if writes else "BEGIN")

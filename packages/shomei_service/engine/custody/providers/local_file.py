@@ -2,6 +2,7 @@
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -78,7 +79,8 @@ class LocalFile:
                 _write_durably(descriptor, os.urandom(KEY_BYTES))
             finally:
                 os.close(descriptor)
-            where.unlink(missing_ok=True)  # another process may have been first
+            with suppress(FileNotFoundError):  # another process may have been first
+                os.unlink(where)
             sync_directory(self._directory)  # a power cut must bring back no key that nobody names
         except OSError as exc:
             raise CustodyUnavailable("the epoch key could not be destroyed") from exc
@@ -87,7 +89,7 @@ class LocalFile:
     def state(self, handle: Handle) -> KeyState:
         """Return whether the file is there; raise CustodyUnavailable when that can not be told."""
         try:
-            self._path(handle).lstat()
+            os.lstat(self._path(handle))
         except FileNotFoundError:
             self._require_directory()
             return KeyState.GONE
@@ -104,8 +106,8 @@ class LocalFile:
         if not self._directory.is_dir():
             raise CustodyUnavailable("the key directory is not there; put its volume back")
 
-    def _path(self, handle: Handle) -> Path:
-        return self._directory / (named(handle) + _SUFFIX)
+    def _path(self, handle: Handle) -> str:
+        return f"{self._directory}/{named(handle)}{_SUFFIX}"
 
     def _read(self, handle: Handle) -> bytes:
         try:
