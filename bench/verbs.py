@@ -5,6 +5,7 @@
 Times that wait for the disk stand beside the disk's own: C is one synced SQLite commit of the same run.
 """
 
+import gc
 import json
 import statistics
 import sys
@@ -73,6 +74,7 @@ def main() -> int:
         folder = Path(directory)
         before = commit_ms(folder)
         with new_home(folder).opened() as house:
+            gc.freeze()  # as the service does once it is open
             delete = statistics.median(deletes_ms(house))
             seconds, stall, adds = forget_beside_adds(house)
         commit = (before + commit_ms(folder)) / 2

@@ -1,6 +1,7 @@
 """`shomei serve`, `shomei migrate`, `shomei config`: run the service, and look at what it would run with."""
 
 import argparse
+import gc
 import ipaddress
 import os
 import socket
@@ -77,6 +78,7 @@ def _serve(
         server = uvicorn.Server(
             configuration(app, host=settings.host, port=settings.port, log_level=settings.log_level)
         )
+        gc.freeze()  # what is here stays: nobody is to wait while all of it is looked through for garbage
         opened_now()
         server.run(sockets=None if listening is None else [listening])
         if engine.is_broken:

@@ -23,7 +23,7 @@ from .model import (
     new_id,
 )
 from .parts import Engine
-from .store import consents, holds, memories, obligations, restrictions, tenants
+from .store import consents, holds, leaving, obligations, restrictions, tenants
 from .store.intents import Intent
 from .store.unit import Unit
 
@@ -116,7 +116,7 @@ def fire(
     failpoint("obl.firing")
     basis = policy.basis_of(owed.cause)
     intent = disposal.new_intent(engine, new_id("obl_"), cause=owed.cause, basis=basis, actor=actor)
-    disposal.intend(engine, unit, intent, memories.lock_all(unit, [memory_id]))
+    disposal.intend(engine, unit, intent, leaving.lock_all(unit, [memory_id]))
     return intent.intent_id
 
 
@@ -126,7 +126,7 @@ def owe_what_is_deferred(engine: Engine) -> None:
         waiting = obligations.deferred_unowed(connection)
     for tenant_id, memory_id in waiting:
         with engine.unit(tenant_id) as unit:
-            rows = memories.lock_all(unit, [memory_id])
+            rows = leaving.lock_all(unit, [memory_id])
             defer(engine, unit, rows, Cause.SUBJECT_FORGET, actor=SYSTEM_ACTOR)
 
 
@@ -139,7 +139,7 @@ def owe_what_was_withdrawn(
         if tenants.get(unit).policies.withdrawal is not Withdrawal.ERASE_NOW:
             return
         ids = [one for one, agreed in consents.resting_on(unit, subject, purpose) if not agreed]
-        rows = [row for row in memories.lock_all(unit, ids) if row.life is Life.LIVE]
+        rows = [row for row in leaving.lock_all(unit, ids) if row.life is Life.LIVE]
         left = [row for row in rows if row.memory_id not in told]
         intent = disposal.new_intent(engine, new_id("obl_"), cause=cause, basis=basis, actor=SYSTEM_ACTOR)
         begin(engine, unit, left, intent)

@@ -4,10 +4,11 @@ Once `intend` has committed, an erasure only rolls forward: a crash, an outage o
 the same tombstones and receipts. No receipt exists for a key that has not been destroyed.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import aftermath
+from . import aftermath, whereabouts
 from .custody import Destruction, LogMark
 from .destruction import destroy, drafted, expected, stated
 from .errors import CustodyUnavailable, ErasurePending, Fault
@@ -28,7 +29,7 @@ from .store import (
     consents,
     imports,
     intents,
-    memories,
+    leaving,
     obligations,
     receipts,
     replays,
@@ -38,8 +39,9 @@ from .store import (
 )
 from .store.intents import Intent
 from .store.unit import Unit
-from .whereabouts import leaves_of
+from .whereabouts import Begun
 
+_PAUSE_S = 0.001
 _CHUNK_ROWS = 500  # rows in one completing transaction, so that a large forget never holds the writer long
 
 
@@ -97,7 +99,7 @@ def intend(
     engine.store.room.make_room()
     intents.put(unit, intent)
     engine.duties.claim(unit, intent.intent_id)
-    memories.mark_erasing(unit, [row.memory_id for row in rows], intent.intent_id)
+    leaving.mark_erasing(unit, [row.memory_id for row in rows], intent.intent_id)
     aftermath.suppress_derived(
         engine,
         unit,
@@ -114,13 +116,15 @@ def fulfil(
     intent_id: str,
     owed: Sequence[MemoryId],
     request_ids: Sequence[str] = (),
+    *,
+    begun: Begun | None = None,
 ) -> Disposed:
     """Carry out the caller's own intent and return every proof that is owed; otherwise as `carry_out`.
 
     Owed are the memories' receipts and the closures of the requests. Another process may have been quicker
     with all of it or with some: what it did is on record.
     """
-    disposed = carry_out(engine, tenant_id, intent_id)
+    disposed = carry_out(engine, tenant_id, intent_id, begun)
     erased = {one.memory_id: one for one in disposed.erased} if disposed else {}
     if disposed is not None and len(erased) == len(owed):
         return disposed
@@ -137,7 +141,9 @@ def _recorded(unit: Unit, ids: Sequence[MemoryId]) -> dict[MemoryId, Erased]:
     return {one.memory_id: Erased(one.memory_id, statements[one.receipt_hash]) for one in stones}
 
 
-def carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed | None:
+def carry_out(
+    engine: Engine, tenant_id: TenantId, intent_id: str, begun: Begun | None = None
+) -> Disposed | None:
     """Destroy the keys of an intended erasure and put it on record (E2-E6); None if somebody else did.
 
     Raises ErasurePending when custody or storage fails on the way: it goes on by itself later.
@@ -145,7 +151,7 @@ def carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed |
     failpoint("e1.after")
     with engine.flights.alone(intent_id):
         try:
-            return _carry_out(engine, tenant_id, intent_id)
+            return _carry_out(engine, tenant_id, intent_id, begun)
         except Fault as exc:
             engine.wake.set()
             raise ErasurePending(
@@ -153,18 +159,14 @@ def carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed |
             ) from exc
 
 
-def _carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed | None:
+def _carry_out(engine: Engine, tenant_id: TenantId, intent_id: str, begun: Begun | None) -> Disposed | None:
     if not engine.duties.await_turn(tenant_id, intent_id):
         return None
-    with engine.reading(tenant_id) as unit:
-        intent = intents.get(unit, intent_id)
-        seals = memories.seals_of_intent(unit, intent_id)
-        buried = tombstones.known(unit, [seal.memory_id for seal in seals])
-        tenant = tenants.get(unit)
-    if intent is None:
+    begun = begun or whereabouts.found(engine, tenant_id, intent_id)
+    if begun is None:
         return None
-    seals = [seal for seal in seals if seal.memory_id not in buried]
-    leaves = leaves_of(engine, tenant_id, intent, seals)
+    intent, tenant = begun.intent, begun.tenant
+    leaves = whereabouts.leaves_of(engine, begun)
     # Vectors and words leave memory before the key does; searches already pass the row over.
     engine.indexes.discard(tenant_id, list(leaves))
     destroyed: Destruction | None = None
@@ -187,6 +189,7 @@ def _carry_out(engine: Engine, tenant_id: TenantId, intent_id: str) -> Disposed 
         if chunk.is_last:
             break
         engine.duties.has(intent_id)  # goes on being ours
+        time.sleep(_PAUSE_S)  # a lock is not handed over: whoever waits for the writer would go on waiting
         failpoint("e6.mid_batch")
     engine.wake.set()  # the log is truncated right after the answer
     failpoint("answer.before")
@@ -200,7 +203,7 @@ def _complete_chunk(
     engine.store.room.make_room()
     if intents.lock(unit, intent.intent_id) is None:
         return None
-    rows = memories.of_intent(unit, intent.intent_id, _CHUNK_ROWS)
+    rows = leaving.of_intent(unit, intent.intent_id, _CHUNK_ROWS)
     going = _without_returned(unit, rows)
     erased = _retire(engine, unit, going, intent, destroyed) if going and destroyed else []
     if len(rows) == _CHUNK_ROWS:
@@ -216,7 +219,7 @@ def _without_returned(unit: Unit, rows: Sequence[RowFacts]) -> list[RowFacts]:
     ids = [row.memory_id for row in rows]
     returned = tombstones.known(unit, ids) if rows else set[MemoryId]()
     if returned:
-        memories.remove(unit, sorted(returned))
+        leaving.remove(unit, sorted(returned))
         restrictions.drop(unit, sorted(returned))
         tombstones.unpurge(unit, sorted(returned))
     return [row for row in rows if row.memory_id not in returned]
@@ -260,7 +263,7 @@ def bury(
 ) -> None:
     """Replace rows by tombstones that point at their receipts."""
     ids = [row.memory_id for row in rows]
-    memories.remove(unit, ids)
+    leaving.remove(unit, ids)
     restrictions.drop(unit, ids)
     consents.drop_purposes(unit, ids)
     replays.forget(unit, ids)

@@ -18,7 +18,7 @@ from .model import (
 )
 from .parts import Engine
 from .receipts import bodies
-from .store import holds, lineage, memories, obligations, restrictions
+from .store import holds, leaving, lineage, obligations, restrictions
 from .store.unit import Unit
 
 
@@ -74,4 +74,4 @@ def _covered(unit: Unit, hold: Hold) -> list[RowFacts]:
         ids = [hold.memory_id] if hold.memory_id is not None else []
     else:
         ids = lineage.about(unit, hold.subject) if hold.subject is not None else []
-    return [row for row in memories.lock_all(unit, [MemoryId(one) for one in ids]) if row.life is Life.LIVE]
+    return [row for row in leaving.lock_all(unit, [MemoryId(one) for one in ids]) if row.life is Life.LIVE]

@@ -40,6 +40,7 @@ from .store import (
     commitments,
     consents,
     holds,
+    leaving,
     memories,
     obligations,
     restrictions,
@@ -181,7 +182,7 @@ def _erase_now(engine: Engine, unit: Unit, ids: Sequence[MemoryId]) -> None:
     """Begin what a withdrawal was to erase at once, where a crash or a restore came first."""
     if tenants.get(unit).policies.withdrawal is not Withdrawal.ERASE_NOW:
         return
-    rows = [row for row in memories.lock_all(unit, ids) if policy.is_present(row)]
+    rows = [row for row in leaving.lock_all(unit, ids) if policy.is_present(row)]
     cause, basis = Cause.CONSENT_WITHDRAWN, Basis.CONSENT_WITHDRAWN
     going = deferral.free_to_go(unit, rows, cause)
     if going:

@@ -19,7 +19,7 @@ from .model import (
     Pseudonym,
 )
 from .parts import Engine
-from .store import holds, lineage, memories, obligations, tombstones
+from .store import holds, leaving, lineage, memories, obligations, tombstones
 from .store.obligations import Request
 from .store.unit import Unit
 
@@ -100,7 +100,7 @@ def ask_again(engine: Engine, unit: Unit, line: JournalEntry) -> None:
         return
     about = lineage.about(unit, subject)
     below = [MemoryId(one) for one in lineage.closure(unit, about) if one.startswith("lm_")]
-    present = [row for row in memories.lock_all(unit, [*about, *below]) if policy.is_present(row)]
+    present = [row for row in leaving.lock_all(unit, [*about, *below]) if policy.is_present(row)]
     held = holds.held_among(unit, [row.memory_id for row in present])
     going = [row for row in present if row.memory_id not in held]
     waiting = [row for row in present if row.memory_id in held and row.memory_id in deferred]

@@ -399,12 +399,18 @@ class RowFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryRow(RowFacts):
-    """One live or erasing memory as it lies in the database: sealed, with content-free columns beside."""
+class SealedFacts(RowFacts):
+    """The same, and the sealed DEK that tells which leaf a row's key hangs on."""
 
     version: int
-    created_at: int
     sealed_dek: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRow(SealedFacts):
+    """One live or erasing memory as it lies in the database: sealed, with content-free columns beside."""
+
+    created_at: int
     sealed_content: bytes
     sealed_recall: bytes
     embedded: bool

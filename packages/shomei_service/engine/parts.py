@@ -20,7 +20,7 @@ from .recall.features import Floats
 from .recall.queries import QueryVectors
 from .receipts.bodies import Draft
 from .receipts.commitments import Commitments, SetCommitments
-from .receipts.content_free import GENERIC, require_content_free
+from .receipts.content_free import GENERIC, Screen
 from .receipts.signer import ReceiptSigner, Signers
 from .rows import Rows
 from .shared_embedder import SharedEmbedder
@@ -174,7 +174,7 @@ class Engine:
             "commit_key_id": tenant.commit_key_id,
         }
         signer = self.signing.of(unit, tenant) if drafts else None
-        known = GENERIC | tenant.policies.semantic_types
+        screen = Screen(GENERIC | tenant.policies.semantic_types)
         actors = [actor] * len(drafts) if isinstance(actor, str) else actor
         rows: list[ReceiptRow] = []
         bodies: list[JsonObject] = []
@@ -183,10 +183,10 @@ class Engine:
             log: JsonObject = {"issued_at": tenant.last_applied_at, "origin": tenant.log_origin, "seq": seq}
             own: JsonObject = {"schema": draft.schema.value, "actor_ref": whose, "log": log}
             body: JsonObject = {**header, **own, **draft.fields}
-            require_content_free(body, known)
             # In the order of the stored text: whoever asks again is shown the same, byte for byte.
-            bodies.append(dict(sorted(body.items())))
-            rows.append(signed(signer, body, draft, tenant.log_origin, seq))
+            ordered, text = screen.written(body)
+            bodies.append(ordered)
+            rows.append(signed(signer, text, draft, tenant.log_origin, seq))
         if rows:
             receipts.put(unit, rows)
         return [receipts.stated(row, body) for row, body in zip(rows, bodies, strict=True)]

@@ -3,10 +3,8 @@
 import hashlib
 from typing import Final
 
-from shomei_memory_verify.canonical import plain_bytes
-
 from .errors import SigningFault, StartRefused
-from .model import JsonObject, Tenant
+from .model import Tenant
 from .receipts.bodies import Draft
 from .receipts.signer import Available, ReceiptSigner, Signers
 from .store import signing
@@ -77,17 +75,17 @@ class Signing:
             raise SigningFault("the signer could not sign")
 
 
-def signed(signer: ReceiptSigner | None, body: JsonObject, draft: Draft, origin: str, seq: int) -> ReceiptRow:
+def signed(signer: ReceiptSigner | None, text: str, draft: Draft, origin: str, seq: int) -> ReceiptRow:
     """Return a receipt as it is stored: its canonical text, and the signature where there is a signer."""
-    text = plain_bytes(body)  # content-free: known names, integers in range, nothing else that has two forms
+    octets = text.encode()
     return ReceiptRow(
         origin=origin,
         seq=seq,
         schema=draft.schema.value,
         memory_id=draft.about,
-        receipt_hash="sha256:" + hashlib.sha256(text).hexdigest(),
-        body=text.decode(),
+        receipt_hash="sha256:" + hashlib.sha256(octets).hexdigest(),
+        body=text,
         signer_id=signer.signer_id if signer else None,
         public_key_hex=signer.public_key_hex if signer else None,
-        signature_hex=signer.sign(text).hex() if signer else None,
+        signature_hex=signer.sign(octets).hex() if signer else None,
     )

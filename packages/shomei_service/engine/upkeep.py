@@ -25,7 +25,18 @@ from .model import (
 from .parts import Engine
 from .recall.embedder import EmbedderFault, vectors_of
 from .shared_embedder import SharedEmbedder
-from .store import consents, holds, leases, memories, obligations, recall, replays, tenants, tombstones
+from .store import (
+    consents,
+    holds,
+    leases,
+    leaving,
+    memories,
+    obligations,
+    recall,
+    replays,
+    tenants,
+    tombstones,
+)
 from .store.backlogs import Backlogs
 from .store.backlogs import count as backlogs_of
 from .store.intents import Intent
@@ -153,7 +164,7 @@ def _intent(engine: Engine, cause: Cause) -> Intent:
 
 
 def _still_live(unit: Unit, ids: Sequence[MemoryId]) -> list[RowFacts]:
-    return [row for row in memories.lock_all(unit, ids) if row.life is Life.LIVE]
+    return [row for row in leaving.lock_all(unit, ids) if row.life is Life.LIVE]
 
 
 def drop_old_replays(engine: Engine) -> None:

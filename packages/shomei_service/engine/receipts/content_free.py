@@ -5,7 +5,10 @@ An allow-list by field name. A builder that gains a field without a line here ca
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from json.encoder import encode_basestring
+from operator import attrgetter
 from typing import Final, cast
 
 from ..errors import EgressFault
@@ -20,6 +23,7 @@ from ..model import (
     Ground,
     HoldScope,
     Json,
+    JsonObject,
     LawfulBasis,
     Lift,
     PurgeState,
@@ -28,6 +32,9 @@ from ..model import (
 )
 
 Rule = Callable[[object], bool]
+_NOTHING: Final = object()
+_REFUSAL: Final = "a receipt body holds a field or a value that is not known to be content-free"
+_WORDS: Final[Mapping[bool | None, str]] = {None: "null", True: "true", False: "false"}
 _LARGEST: Final = 2**53 - 1
 GENERIC: Final = frozenset({"GENERIC"})
 
@@ -178,4 +185,64 @@ def require_content_free(body: Mapping[str, Json], semantic_types: Collection[st
     A semantic type is a caller's word: it passes only if the tenant's operator registered it.
     """
     if not _is_object(body, _FIELDS) or body.get("semantic_type", "GENERIC") not in semantic_types:
-        raise EgressFault("a receipt body holds a field or a value that is not known to be content-free")
+        raise EgressFault(_REFUSAL)
+
+
+@dataclass(slots=True)
+class _Field:
+    """One field of the bodies that have the same fields: what the last of them held there, and its text."""
+
+    name: str
+    value: Json = None
+    known: object = _NOTHING  # the value once more, if it can not have changed by the next time
+    member: str = ""
+
+
+class Screen:
+    """The gate for the bodies of one statement after the other, and how they are written.
+
+    Most of what a body says, the one before has said in the very same words: those are not looked at twice.
+    """
+
+    def __init__(self, semantic_types: Collection[str] = GENERIC) -> None:
+        """Take the semantic types that the tenant's operator registered."""
+        self._semantic_types: Final = semantic_types
+        self._shapes: Final[dict[tuple[str, ...], tuple[list[_Field], list[_Field]]]] = {}
+
+    def written(self, body: Mapping[str, Json]) -> tuple[JsonObject, str]:
+        """Return a body in the order of its RFC 8785 text, and that; raise as `require_content_free`."""
+        names = tuple(body)
+        shape = self._shapes.get(names)
+        if shape is None:
+            fields = [_Field(name) for name in names]
+            shape = self._shapes[names] = fields, sorted(fields, key=attrgetter("name"))
+        fields, ordered = shape
+        for field, value in zip(fields, body.values(), strict=True):
+            if value is not field.known:
+                _take(field, value)
+        if body.get("semantic_type", "GENERIC") not in self._semantic_types:
+            raise EgressFault(_REFUSAL)
+        text = "{" + ",".join([field.member for field in ordered]) + "}"
+        return {field.name: field.value for field in ordered}, text
+
+
+def _take(field: _Field, value: Json) -> None:
+    rule = _FIELDS.get(field.name)
+    if rule is None or not rule(value):
+        raise EgressFault(_REFUSAL)
+    field.member = f"{encode_basestring(field.name)}:{_text(value)}"
+    field.value = value
+    field.known = _NOTHING if isinstance(value, dict | list) else value
+
+
+def _text(value: Json) -> str:
+    """Return the RFC 8785 text of a value that passed: its names are ASCII, its numbers whole and small."""
+    if isinstance(value, str):
+        return encode_basestring(value)
+    if isinstance(value, dict):
+        return (
+            "{" + ",".join(f"{encode_basestring(name)}:{_text(value[name])}" for name in sorted(value)) + "}"
+        )
+    if isinstance(value, list):
+        return "[" + ",".join(map(_text, value)) + "]"
+    return _WORDS[value] if value is None or isinstance(value, bool) else str(value)

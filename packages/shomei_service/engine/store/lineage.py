@@ -19,6 +19,11 @@ _SOURCES = Prepared(select(edges.c.source_id).where(*_DERIVED, edges.c.derived_i
 _SUBJECTS = select(memory_subjects.c.subject).where(
     memory_subjects.c.tenant_id == TENANT, one_of(memory_subjects.c.memory_id)
 )
+_ABOUT = Prepared(
+    select(memory_subjects.c.memory_id).where(
+        memory_subjects.c.tenant_id == TENANT, memory_subjects.c.subject == WANTED
+    )
+)
 _FIRST_BELOW = (
     select(edges.c.derived_id.label("id"))
     .where(*_DERIVED, one_of(edges.c.source_id))
@@ -80,10 +85,7 @@ def subjects_of(unit: Unit, ids: Sequence[str]) -> frozenset[Pseudonym]:
 
 def about(unit: Unit, subject: Pseudonym) -> list[MemoryId]:
     """Return every memory, erased ones included, that is about the subject, by itself or through a source."""
-    query = select(memory_subjects.c.memory_id).where(
-        memory_subjects.c.tenant_id == unit.tenant, memory_subjects.c.subject == subject
-    )
-    return [MemoryId(value) for value in unit.connection.execute(query).scalars()]
+    return _ABOUT.values(unit.connection, within(unit, subject))
 
 
 def put_edges(unit: Unit, new: Sequence[Edge]) -> None:

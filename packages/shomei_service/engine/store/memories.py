@@ -1,13 +1,10 @@
 """Rows of memories: sealed content beside content-free columns."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 
 from sqlalchemy import (
     Connection,
     Select,
-    bindparam,
-    delete,
     func,
     select,
     update,
@@ -21,7 +18,6 @@ from ..model import (
     MemoryRow,
     ObligationState,
     Pseudonym,
-    RowFacts,
     SourceKind,
     TenantId,
 )
@@ -52,32 +48,11 @@ _COLUMNS = [
     memories.c.consented,
 ]
 
-_LIVES = {life.value: life for life in Life}
-_FACTS = [memories.c[field.name] for field in fields(RowFacts)]
-
 _MINE = memories.c.tenant_id == TENANT
 _FOUND = select(*_COLUMNS).where(_MINE, memories.c.memory_id == WANTED)
 _FIND = Prepared(_FOUND)
 _LOCK = Prepared(_FOUND.with_for_update())
-_LOCK_ALL = Prepared(select(*_FACTS).where(_MINE, one_of(memories.c.memory_id)).with_for_update())
 _LIVE = Prepared(select(*_COLUMNS).where(_MINE, one_of(memories.c.memory_id), memories.c.life == Life.LIVE))
-_OF_INTENT = Prepared(
-    select(*_FACTS)
-    .where(_MINE, memories.c.intent_id == WANTED)
-    .order_by(memories.c.address)
-    .limit(bindparam("most"))
-)
-_SEALS = Prepared(
-    select(memories.c.memory_id, memories.c.address, memories.c.version, memories.c.sealed_dek)
-    .where(_MINE, memories.c.intent_id == WANTED)
-    .order_by(memories.c.address)
-)
-_MARK = Prepared(
-    update(memories)
-    .where(_MINE, one_of(memories.c.memory_id))
-    .values(life=Life.ERASING, intent_id=bindparam("intent"))
-)
-_REMOVE = Prepared(delete(memories).where(_MINE, one_of(memories.c.memory_id)))
 _INTO = Prepared.into(
     memories, [column.name for column in _COLUMNS] + ["tenant_id", "semantic_ref", "revision"]
 )
@@ -101,18 +76,6 @@ def _row(row: Fields) -> MemoryRow:
         life = Life(row["life"]) if row["life"] in set(Life) else Life.LIVE
         closed = {"life": life, "lawful_basis": lawful_basis, "source_kind": source_kind}
         return record(MemoryRow, row, **closed, version=_UNREADABLE)
-
-
-def _facts(row: tuple[MemoryId, int, str, Pseudonym | None, str | None, int]) -> RowFacts:
-    memory_id, address, life, subject, intent_id, grounds = row
-    return RowFacts(
-        memory_id=memory_id,
-        address=address,
-        life=_LIVES.get(life, Life.LIVE),  # a damaged word keeps nobody from erasing the row
-        subject=subject,
-        intent_id=intent_id,
-        grounds=grounds,
-    )
 
 
 def put(unit: Unit, rows: Sequence[MemoryRow], *, semantic_refs: Sequence[str], revision: int) -> None:
@@ -173,12 +136,6 @@ def page(
     return [_row(row) for row in unit.connection.execute(ordered).mappings()]
 
 
-def lock_all(unit: Unit, ids: Sequence[MemoryId]) -> list[RowFacts]:
-    """Return what is clear of the rows with these ids, locked, in the order they were admitted."""
-    found = [_facts(row) for row in _LOCK_ALL.rows(unit.connection, any_of(unit, ids))]
-    return sorted(found, key=lambda row: row.address)
-
-
 def expired(
     connection: Connection, now: int, limit: int, *, keeping: Sequence[TenantId]
 ) -> list[tuple[TenantId, MemoryId]]:
@@ -202,37 +159,6 @@ def expired(
         .limit(limit)
     )
     return [(TenantId(row[0]), MemoryId(row[1])) for row in connection.execute(query)]
-
-
-def of_intent(unit: Unit, intent_id: str, limit: int) -> list[RowFacts]:
-    """Return what is clear of rows that the intent is erasing, in the order they were admitted."""
-    wanted = within(unit, intent_id) | {"most": limit}
-    return [_facts(row) for row in _OF_INTENT.rows(unit.connection, wanted)]
-
-
-@dataclass(frozen=True, slots=True)
-class Seal:
-    """Which leaf a row says its DEK is sealed under, and the sealed DEK."""
-
-    memory_id: MemoryId
-    address: int
-    version: int
-    sealed_dek: bytes
-
-
-def seals_of_intent(unit: Unit, intent_id: str) -> list[Seal]:
-    """Return the seals of the rows that the intent is erasing, in the order they were admitted."""
-    return [Seal(*row) for row in _SEALS.rows(unit.connection, within(unit, intent_id))]
-
-
-def mark_erasing(unit: Unit, ids: Sequence[MemoryId], intent_id: str) -> None:
-    """Take live rows out of recall for good; the first durable step of an erase."""
-    _MARK.run(unit.connection, any_of(unit, ids) | {"intent": intent_id})
-
-
-def remove(unit: Unit, ids: Sequence[MemoryId]) -> None:
-    """Delete rows, sealed columns and all."""
-    _REMOVE.run(unit.connection, any_of(unit, ids))
 
 
 def changed_after(unit: Unit, revision: int) -> list[tuple[int, MemoryRow]]:

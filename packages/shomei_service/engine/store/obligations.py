@@ -46,6 +46,17 @@ _WAITING = Prepared(
     .group_by(deferrals.c.request_id)
 )
 _WAITED = Prepared(delete(deferrals).where(deferrals.c.tenant_id == TENANT, one_of(deferrals.c.memory_id)))
+_REQUEST = requests.c.tenant_id == TENANT, requests.c.request_id == WANTED
+_SUBJECT = Prepared(select(requests.c.subject).where(*_REQUEST))
+_COUNT_ERASED = Prepared(
+    update(requests)
+    .where(*_REQUEST)
+    .values(
+        erased_count=requests.c.erased_count + bindparam("erased"),
+        derived_erased_count=requests.c.derived_erased_count + bindparam("derived"),
+        owed_by=bindparam("owing"),
+    )
+)
 _OWED_BY = Prepared(
     select(requests)
     .where(requests.c.tenant_id == TENANT, requests.c.owed_by == WANTED)
@@ -223,15 +234,8 @@ def undefer(unit: Unit, memory_id: MemoryId) -> None:
 
 def count_erased(unit: Unit, request_id: str, erased: int, derived: int, *, owed_by: str) -> None:
     """Add to what a request has seen erased; its next closure is the intent's to state."""
-    unit.connection.execute(
-        update(requests)
-        .where(requests.c.tenant_id == unit.tenant, requests.c.request_id == request_id)
-        .values(
-            erased_count=requests.c.erased_count + erased,
-            derived_erased_count=requests.c.derived_erased_count + derived,
-            owed_by=owed_by,
-        )
-    )
+    more = {"erased": erased, "derived": derived, "owing": owed_by}
+    _COUNT_ERASED.run(unit.connection, within(unit, request_id) | more)
 
 
 def discharge(unit: Unit, ids: Sequence[MemoryId], intent_id: str) -> None:
@@ -249,11 +253,7 @@ def owed_by(unit: Unit, intent_id: str) -> list[Request]:
 
 def subject_of(unit: Unit, request_id: str) -> Pseudonym | None:
     """Return whom a forget request is about."""
-    query = select(requests.c.subject).where(
-        requests.c.tenant_id == unit.tenant, requests.c.request_id == request_id
-    )
-    found = unit.connection.execute(query).scalar()
-    return Pseudonym(found) if found is not None else None
+    return next(iter(_SUBJECT.values(unit.connection, within(unit, request_id))), None)
 
 
 def closed(unit: Unit, request_id: str, closure_hash: str) -> None:

@@ -25,7 +25,7 @@ from ..model import (
 )
 from ..parts import Engine
 from ..receipts import bodies
-from ..store import consents, memories, obligations, tenants
+from ..store import consents, leaving, obligations, tenants
 from ..store.consents import Consent
 from ..store.unit import Unit
 
@@ -163,7 +163,7 @@ def _owed(
     rule = tenants.get(unit).policies
     erases, within = rule.withdrawal is not Withdrawal.SUPPRESS, rule.withdrawal_days * _SECONDS_A_DAY
     if rule.withdrawal is Withdrawal.ERASE_NOW:
-        if not any(row.life is Life.PENDING for row in memories.lock_all(unit, affected)):
+        if not any(row.life is Life.PENDING for row in leaving.lock_all(unit, affected)):
             return None
         within = 0  # an update's successor goes once it is there
     now = engine.clock.now()
@@ -190,5 +190,5 @@ def _erase_now(
     intent = disposal.new_intent(
         engine, new_id("obl_"), cause=Cause.CONSENT_WITHDRAWN, basis=Basis.CONSENT_WITHDRAWN, actor=actor
     )
-    rows = [row for row in memories.lock_all(unit, affected) if row.life is Life.LIVE]
+    rows = [row for row in leaving.lock_all(unit, affected) if row.life is Life.LIVE]
     return intent.intent_id if deferral.begin(engine, unit, rows, intent) else None

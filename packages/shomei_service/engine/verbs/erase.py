@@ -2,15 +2,16 @@
 
 from dataclasses import replace
 
-from .. import deferral, disposal, policy, retries
+from .. import deferral, disposal, policy, retries, whereabouts
 from ..disposal import Disposed
 from ..errors import NotFound
 from ..model import Basis, Caller, Cause, Erased, JsonObject, MemoryId, RowFacts, Scope
 from ..parts import Engine
 from ..receipts.bodies import Schema
-from ..store import holds, lineage, memories, restrictions
+from ..store import holds, leaving, lineage, memories, restrictions
 from ..store.intents import Intent
 from ..store.unit import Unit
+from ..whereabouts import Begun
 
 
 def erase(
@@ -42,7 +43,7 @@ def erase(
             # 1. Lock first: a hold must not arrive between the question and the act.
             row = memories.lock(unit, memory_id)
             begun = row.intent_id if row is not None else None
-            going: list[MemoryId] = []
+            started: Begun | None = None
             derived: list[MemoryId] = []
             if again is None and begun is None:
                 # 2. Policy says no by raising; from the commit on it only rolls forward.
@@ -52,12 +53,13 @@ def erase(
                 if cascade:
                     derived = _intend_derived(engine, unit, row, derived_intent)
                 disposal.intend(engine, unit, intent, [row], unless=failure)
-                going = [row.memory_id]
-                kept: JsonObject = {"intent": intent_id, "ids": [*going]}
+                started = whereabouts.begun(unit, intent, [leaving.seal_of(row)])
+                kept: JsonObject = {"intent": intent_id, "ids": [row.memory_id]}
                 retries.keep(engine, unit, caller, kept)
         # 3. Destroy the key, with no database lock held; then retire what it protected, and say so.
-        if going:
-            disposed = disposal.fulfil(engine, caller.tenant, intent_id, going)
+        if started is not None:
+            owed = [MemoryId(memory_id)]
+            disposed = disposal.fulfil(engine, caller.tenant, intent_id, owed, begun=started)
             if derived:
                 disposal.fulfil(engine, caller.tenant, derived_intent_id, derived)
             return _of(disposed, memory_id)
@@ -88,7 +90,7 @@ def _intend_derived(engine: Engine, unit: Unit, row: RowFacts, intent: Intent) -
     What its subject wants kept stays too, unless the basis says otherwise, out of recall with its source.
     """
     below = [MemoryId(one) for one in lineage.closure(unit, [row.memory_id]) if one.startswith("lm_")]
-    rows = [one for one in memories.lock_all(unit, below) if policy.is_present(one)]
+    rows = [one for one in leaving.lock_all(unit, below) if policy.is_present(one)]
     held = holds.held_among(unit, [one.memory_id for one in rows])
     kept = [one for one in rows if one.memory_id in held]
     deferral.defer(engine, unit, kept, Cause.DERIVED_CASCADE, actor=intent.actor)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .. import aftermath, deferral, disposal, policy, retries
+from .. import aftermath, deferral, disposal, policy, retries, whereabouts
 from ..disposal import Disposed
 from ..errors import CustodyUnavailable, ErasurePending
 from ..model import (
@@ -17,11 +17,11 @@ from ..model import (
     Life,
     MemoryId,
     Pseudonym,
-    RowFacts,
     Scope,
+    SealedFacts,
 )
 from ..parts import Engine
-from ..store import events, holds, lineage, memories, obligations, receipts, tenants, tombstones
+from ..store import events, holds, leaving, lineage, obligations, receipts, tenants, tombstones
 from ..store.intents import Intent
 from ..store.obligations import Request
 from ..store.unit import Unit
@@ -32,9 +32,9 @@ class _Matched:
     """What one forget found and what it may do about it."""
 
     subject: Pseudonym
-    going: list[RowFacts]
-    held: list[RowFacts]
-    leaving: list[RowFacts]
+    going: list[SealedFacts]
+    held: list[SealedFacts]
+    leaving: list[SealedFacts]
     artifacts: list[str]
     already_erased: int
 
@@ -69,7 +69,9 @@ def forget(engine: Engine, caller: Caller, user_id: str) -> Forgotten:
             request = _request(engine, caller, user_id, intent)
         # 4. One puncture for all of them, then tombstones and receipts in chunks, the closure last.
         owed = [row.memory_id for row in request.matched.going]
-        disposed = disposal.fulfil(engine, caller.tenant, intent_id, owed, [intent_id])
+        with engine.reading(caller.tenant) as unit:
+            begun = whereabouts.begun(unit, intent, map(leaving.seal_of, request.matched.going))
+        disposed = disposal.fulfil(engine, caller.tenant, intent_id, owed, [intent_id], begun=begun)
     return _answer(user_id, intent, request, disposed)
 
 
@@ -163,7 +165,7 @@ def _match(engine: Engine, unit: Unit, user_id: str) -> _Matched:
     about = lineage.about(unit, subject)
     below = lineage.closure(unit, about)
     ids = [*about, *(MemoryId(one) for one in below if one.startswith("lm_"))]
-    every = memories.lock_all(unit, ids)
+    every = leaving.lock_all(unit, ids)
     rows = [row for row in every if policy.is_present(row)]
     held = holds.held_among(unit, [row.memory_id for row in rows])
     return _Matched(
