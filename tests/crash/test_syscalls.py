@@ -81,7 +81,7 @@ def test_die_at_the_nth_word_to_the_server(
     whole = small_postgres.copied(folder / "whole")
     run = server.run(whole, steps(small_postgres), trace=logging(folder / "log", "sendto"))
     assert run.code == 0, run.errors
-    calls = counted(folder / "log")["sendto"]
+    calls = counted(folder / "log")["sendto"] * 4 // 5  # how often is asked while waiting differs by run
     points = list(spread(calls, DEEP_ON_A_SERVER if is_deep(request) else ON_A_SERVER))
     for nth in points:
         (folder / str(nth)).mkdir()

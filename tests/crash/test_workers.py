@@ -290,7 +290,7 @@ def test_more_callers_than_connections_are_refused_and_it_passes(
         assert codes <= {"storage_unavailable", "rate_limited"}
         postgres.say("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'service'")
         wait_until(lambda: [ask(number).status_code for number in range(3)] == [200] * 3)
-        assert is_ready(service)
+        wait_until(lambda: is_ready(service))
         quiet(home)
 
 
