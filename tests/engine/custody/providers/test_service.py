@@ -104,5 +104,5 @@ def test_custody_that_is_away_is_a_503_that_names_itself_and_nothing_is_half_don
             time.sleep(0.1)
         assert caller.erasures() == [first, second]
         assert caller.delete(second).status_code == 404
-    assert len(vault.living(tmp_path)) == 1
+    assert 1 <= len(vault.living(tmp_path)) <= 2  # the head's, and perhaps the next one, made ahead
     assert vault.token not in service.log.read_text()
