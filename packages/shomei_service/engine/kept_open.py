@@ -5,9 +5,26 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, event
+
+from .prepared import driver_of
 
 _KEPT: Final = 4  # fewer than a pool has: whoever wants one of its own finds one
+
+
+def for_writing_and_reading(engine: Engine, *, stays: bool) -> tuple["KeptOpen", "KeptOpen"]:
+    """Return who lends connections to write with, and who to read one state; SQLite's may stay open."""
+    if engine.dialect.name != "sqlite":
+        one_state = engine.execution_options(isolation_level="REPEATABLE READ")
+        return KeptOpen(engine, stays=False), KeptOpen(one_state, stays=False)
+    event.listen(engine, "begin", _begin)
+    writing = engine.execution_options(writes=True)
+    return KeptOpen(writing, stays=stays), KeptOpen(engine, stays=stays)
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("writes", False)
+    driver_of(connection).execute("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 class KeptOpen:

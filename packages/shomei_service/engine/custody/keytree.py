@@ -28,7 +28,7 @@ ROW_BITS: Final = ADDRESS_BITS - TENANT_BITS
 
 _LABEL: Final = b"shomei/v1/tree"
 _BLOCKS_KEPT: Final = 4096  # seeds of 256 rows each: 0.5 MB
-_NEAR_LEVELS: Final = 4
+_NEAR_LEVELS: Final = 4  # of a block's eight: sixteen rows have the same seed above them
 _BLOBS_KEPT: Final = 32768  # packed blobs of about 0.5 KB: 16 MB
 
 
@@ -73,6 +73,7 @@ class KeyTree:
         self._root: Final = root
         self._blobs: dict[bytes, Blob] = {}
         self._blocks: dict[int, bytes] = {}
+        # The last seed above sixteen rows, and the last blob walked to: what is asked next mostly lies there.
         self._last: tuple[int, bytes] = -1, b""
         self._walked: tuple[bytes, int, Blob] = b"", 0, root
 
@@ -104,10 +105,7 @@ class KeyTree:
         block = leaf >> LEVELS
         seed = self._blocks.get(block)
         if seed is None:
-            found = self._frontier(leaf)
-            if found is None:
-                raise Punctured("this key was erased and can not be derived again")
-            depth, seed = found
+            depth, seed = self._frontier(leaf)
             below = ADDRESS_BITS - depth
             if below < LEVELS:
                 return grow(seed, leaf, below)
@@ -221,13 +219,13 @@ class KeyTree:
             del tree._blobs[prefix]
         return tree
 
-    def _frontier(self, leaf: Address) -> tuple[int, bytes] | None:
-        """Return the depth and the seed that a leaf grows from; None if it is punctured."""
+    def _frontier(self, leaf: Address) -> tuple[int, bytes]:
+        """Return the depth and the seed that a leaf grows from; raise Punctured if there is none."""
         steps = path(leaf)
         level, blob = self._lowest(steps)
         found = blob.covering(FANOUT | steps[level])
         if found is None:
-            return None
+            raise Punctured("this key was erased and can not be derived again")
         node, seed = found
         return level * LEVELS + node.bit_length() - 1, seed
 

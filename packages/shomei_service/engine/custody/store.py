@@ -13,9 +13,9 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event, inspect, make_url
 from sqlalchemy.exc import DatabaseError, DBAPIError, SQLAlchemyError
 
+from .. import kept_open
 from ..errors import CustodyUnavailable, EngineError
-from ..kept_open import KeptOpen
-from ..prepared import Prepared, driver_of
+from ..prepared import Prepared
 from .faults import CustodyMismatch
 from .mirrors import Mirrors
 from .providers.local_file import sync_directory
@@ -46,10 +46,7 @@ class CustodyStore:
         self.is_fatal: bool = False
         self._engine: Final = self._connect(read_only) if self.is_sqlite else self._reach(pooled=True)
         self._probe: Final = None if self.is_sqlite else self._reach(pooled=False)
-        one_state = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
-        stays = self.is_sqlite and not read_only
-        self._writes: Final = KeptOpen(self._engine.execution_options(shomei_writes=True), stays=stays)
-        self._reads: Final = KeptOpen(self._engine.execution_options(**one_state), stays=stays)
+        self._writes, self._reads = kept_open.for_writing_and_reading(self._engine, stays=not read_only)
 
     @classmethod
     def create(cls, url: str, *, mirrors: Sequence[Path] = ()) -> "CustodyStore":
@@ -157,7 +154,6 @@ class CustodyStore:
         )
         if not read_only:
             event.listen(engine, "connect", _configure)
-        event.listen(engine, "begin", _begin)
         return engine
 
     def _require_durable(self) -> None:
@@ -264,8 +260,3 @@ def _configure(connection: sqlite3.Connection, _record: object) -> None:
             connection.close()
             raise CustodyMismatch("SQLite does not keep the settings that durability and erasure stand on")
     cursor.close()
-
-
-def _begin(connection: Connection) -> None:
-    writes = connection.get_execution_options().get("shomei_writes", False)
-    driver_of(connection).execute("BEGIN IMMEDIATE" if writes else "BEGIN")

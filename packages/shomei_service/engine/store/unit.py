@@ -16,18 +16,15 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from .. import kept_open
 from ..errors import EngineError, StartRefused, StorageUnavailable
-from ..kept_open import KeptOpen
 from ..model import TenantId
-from ..prepared import driver_of
 from ..reserve import Reserve
 from . import schema, server, walls
 
 _BUSY_TIMEOUT_S = 10
 _TRUNCATE_TIMEOUT_MS = 200
-_KEPT_OPEN = (
-    16  # as many as read at once; one beyond these opens the file anew, which costs more than it reads
-)
+_POOL_SIZE = 16  # as many as read at once: one beyond these opens the file anew, which costs more
 _RESERVE_BYTES = 8 << 20  # the log of an erasure of some thousand rows; it is emptied after each
 _LOG_PAGES = _RESERVE_BYTES // 4096  # then it is copied into the database in the midst of a commit
 _PRAGMAS = (
@@ -67,10 +64,7 @@ class Store:
         self._writing: AbstractContextManager[object] = threading.RLock() if self.is_sqlite else nullcontext()
         self.room: Reserve = Reserve(self.path.with_name("reserve") if self.path else None, _RESERVE_BYTES)
         self._engine: Engine = _connect(self._url, read_only=read_only, pool=pool)
-        one_state = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
-        stays = self.is_sqlite and not read_only
-        self._writes: KeptOpen = KeptOpen(self._engine.execution_options(writes=True), stays=stays)
-        self._reads: KeptOpen = KeptOpen(self._engine.execution_options(**one_state), stays=stays)
+        self._writes, self._reads = kept_open.for_writing_and_reading(self._engine, stays=not read_only)
         self.is_fatal: bool = False  # a sync failed: nothing is written any more, see docs/decisions
 
     @property
@@ -229,10 +223,9 @@ def _connect(url: URL, *, read_only: bool, pool: int) -> Engine:
         )
     else:
         engine = create_engine(
-            url, hide_parameters=True, connect_args={"timeout": _BUSY_TIMEOUT_S}, pool_size=_KEPT_OPEN
+            url, hide_parameters=True, connect_args={"timeout": _BUSY_TIMEOUT_S}, pool_size=_POOL_SIZE
         )
         event.listen(engine, "connect", _configure_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
@@ -275,8 +268,3 @@ def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
                 "SQLite does not keep the durability and erasure settings this service stands on"
             )
     cursor.close()
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get("writes", False)
-    driver_of(connection).execute("BEGIN IMMEDIATE" if writes else "BEGIN")
