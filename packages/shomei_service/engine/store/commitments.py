@@ -1,15 +1,13 @@
 """Which key commits to a tenant's sets, in which part of its log. Keys stay as long as the tenant does."""
 
-from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
+from dataclasses import asdict, dataclass
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, select
 
 from ..model import TenantId
-from .records import record
+from . import ranges
 from .signing_tables import commitment_ranges
-from .tables import receipts, tenants
+from .tables import tenants
 from .unit import Unit
 
 
@@ -35,12 +33,7 @@ class Named:
 
 def begin(connection: Connection, tenant_id: TenantId, new: KeyRange) -> None:
     """Write down that a key is used from here on; instead of one that would begin at the same place."""
-    table = commitment_ranges
-    at = (table.c.tenant_id == tenant_id, table.c.origin == new.origin, table.c.first_seq == new.first_seq)
-    connection.execute(delete(table).where(*at))
-    names = ("origin", "first_seq", "commit_key_id", "leaf")
-    values = {name: getattr(new, name) for name in names}
-    connection.execute(insert(table).values(tenant_id=tenant_id, **values))
+    ranges.begin(connection, commitment_ranges, tenant_id, asdict(new))
 
 
 def leaves(unit: Unit) -> dict[str, int]:
@@ -52,23 +45,10 @@ def leaves(unit: Unit) -> dict[str, int]:
 
 def of_logs(unit: Unit) -> list[Named]:
     """Return which receipts name which key, by log; a key that no receipt names yet is left out."""
-    table = commitment_ranges
-    query = select(table).where(table.c.tenant_id == unit.tenant).order_by(table.c.origin, table.c.first_seq)
-    ranges = [record(KeyRange, row) for row in unit.connection.execute(query).mappings()]
-    named: list[Named] = []
-    for origin, group in groupby(ranges, key=attrgetter("origin")):
-        parts = list(group)
-        ends = [following.first_seq - 1 for following in parts[1:]] + [_last(unit, origin)]
-        for part, end in zip(parts, ends, strict=True):
-            if end >= part.first_seq:
-                named.append(Named(part.commit_key_id, origin, part.first_seq, end))
-    return named
-
-
-def _last(unit: Unit, origin: str) -> int:
-    of_log = (receipts.c.tenant_id == unit.tenant, receipts.c.origin == origin)
-    last = unit.connection.execute(select(func.max(receipts.c.seq)).where(*of_log)).scalar()
-    return -1 if last is None else last
+    return [
+        Named(row["commit_key_id"], row["origin"], row["first_seq"], last)
+        for row, last in ranges.parts(unit, commitment_ranges)
+    ]
 
 
 def set_current(unit: Unit, commit_key_id: str) -> None:

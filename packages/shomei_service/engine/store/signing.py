@@ -1,17 +1,14 @@
 """Which key signs which part of a tenant's receipt log, and how far rotations have been stated."""
 
-from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
 from ..model import TenantId
 from ..prepared import Prepared
-from .records import record
+from . import ranges
 from .signing_tables import signing_ranges, stated_rotations
-from .tables import receipts
 from .tables import tenants as tenants_table
 from .unit import Unit
 
@@ -51,14 +48,7 @@ def latest(unit: Unit, origin: str) -> str | None:
 
 def begin(unit: Unit, new: Range) -> None:
     """Write down that a key signs from here on; once, whoever says it again."""
-    at = (
-        signing_ranges.c.tenant_id == unit.tenant,
-        signing_ranges.c.origin == new.origin,
-        signing_ranges.c.first_seq == new.first_seq,
-    )
-    unit.connection.execute(delete(signing_ranges).where(*at))
-    values = {name: getattr(new, name) for name in ("origin", "first_seq", "signer_id", "public_key_hex")}
-    unit.connection.execute(insert(signing_ranges).values(tenant_id=unit.tenant, **values))
+    ranges.begin(unit.connection, signing_ranges, unit.tenant, asdict(new))
 
 
 def not_at(connection: Connection, signer_id: str) -> list[TenantId]:
@@ -86,24 +76,11 @@ def not_at(connection: Connection, signer_id: str) -> list[TenantId]:
 
 def retired(unit: Unit, current_id: str) -> list[Retired]:
     """Return what every other key than the current one signed, in the order of the logs."""
-    table = signing_ranges
-    query = select(table).where(table.c.tenant_id == unit.tenant).order_by(table.c.origin, table.c.first_seq)
-    ranges = [record(Range, row) for row in unit.connection.execute(query).mappings()]
-    found: list[Retired] = []
-    for origin, group in groupby(ranges, key=attrgetter("origin")):
-        parts = list(group)
-        ends = [following.first_seq - 1 for following in parts[1:]] + [_last(unit, origin)]
-        for part, end in zip(parts, ends, strict=True):
-            if part.signer_id != current_id and end >= part.first_seq:
-                found.append(Retired(part.signer_id, part.public_key_hex, part.origin, part.first_seq, end))
-    return found
-
-
-def _last(unit: Unit, origin: str) -> int:
-    query = select(func.max(receipts.c.seq)).where(
-        receipts.c.tenant_id == unit.tenant, receipts.c.origin == origin
-    )
-    return unit.connection.execute(query).scalar() or 0
+    return [
+        Retired(row["signer_id"], row["public_key_hex"], row["origin"], row["first_seq"], last)
+        for row, last in ranges.parts(unit, signing_ranges)
+        if row["signer_id"] != current_id
+    ]
 
 
 def stated(unit: Unit) -> int:
