@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, insert, select, update
 
 from ..model import Scope, TenantId
+from ..prepared import Prepared
 from .bound import one_of
 from .records import record
 from .tables import api_keys
 from .unit import Unit
 
-_FIND = select(api_keys).where(one_of(api_keys.c.key_id))
+_FIND = Prepared(select(api_keys).where(one_of(api_keys.c.key_id)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ def put(unit: Unit, key: ApiKey) -> None:
 
 def find(connection: Connection, ids: Collection[str]) -> dict[str, ApiKey]:
     """Return the keys with these public ids, by id; each names its tenant."""
-    found = connection.execute(_FIND, {"several": [*ids]}).mappings()
+    found = _FIND.named(connection, {"several": [*ids]})
     return {row["key_id"]: record(ApiKey, row, scope=Scope(row["scope"])) for row in found}
 
 

@@ -17,7 +17,7 @@ _DROP_PURPOSES = Prepared(
     delete(memory_purposes).where(memory_purposes.c.tenant_id == TENANT, one_of(memory_purposes.c.memory_id))
 )
 
-_SAID = (
+_SAID = Prepared(
     select(consents.c.subject, consents.c.purpose, consents.c.action)
     .where(consents.c.tenant_id == TENANT, one_of(consents.c.subject))
     .order_by(consents.c.number)
@@ -50,19 +50,14 @@ def append(unit: Unit, consent: Consent) -> None:
 
 def standing(unit: Unit, subject: Pseudonym) -> dict[str, ConsentAction]:
     """Return what the subject's newest record says for each purpose."""
-    query = (
-        select(consents.c.purpose, consents.c.action)
-        .where(consents.c.tenant_id == unit.tenant, consents.c.subject == subject)
-        .order_by(consents.c.number)
-    )
-    return {row[0]: ConsentAction(row[1]) for row in unit.connection.execute(query)}
+    return standing_of(unit, [subject]).get(subject, {})
 
 
 def standing_of(unit: Unit, subjects: Collection[Pseudonym]) -> dict[Pseudonym, dict[str, ConsentAction]]:
     """Return what the newest records of several subjects say, as `standing` does of one."""
     said: dict[Pseudonym, dict[str, ConsentAction]] = {}
     if subjects:
-        for subject, purpose, action in unit.connection.execute(_SAID, any_of(unit, [*subjects])):
+        for subject, purpose, action in _SAID.rows(unit.connection, any_of(unit, [*subjects])):
             said.setdefault(Pseudonym(subject), {})[purpose] = ConsentAction(action)
     return said
 

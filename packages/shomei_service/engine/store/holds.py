@@ -22,7 +22,7 @@ _HELD = Prepared(
         .where(*_OPEN, memory_subjects.c.tenant_id == TENANT, one_of(memory_subjects.c.memory_id)),
     )
 )
-_SUBJECTS_HELD = select(holds.c.subject).where(*_OPEN, one_of(holds.c.subject))
+_SUBJECTS_HELD = Prepared(select(holds.c.subject).where(*_OPEN, one_of(holds.c.subject)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,7 @@ def subjects_held(unit: Unit, subjects: Collection[Pseudonym]) -> frozenset[Pseu
     """Return those of the subjects whom an open hold covers with everything there will be."""
     if not subjects:
         return frozenset()
-    found = unit.connection.execute(_SUBJECTS_HELD, any_of(unit, [*subjects])).scalars()
-    return frozenset(Pseudonym(value) for value in found)
+    return frozenset(_SUBJECTS_HELD.values(unit.connection, any_of(unit, [*subjects])))
 
 
 def expired(connection: Connection, now: int) -> list[tuple[TenantId, str]]:

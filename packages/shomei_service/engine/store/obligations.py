@@ -62,7 +62,9 @@ _OWED_BY = Prepared(
     .where(requests.c.tenant_id == TENANT, requests.c.owed_by == WANTED)
     .order_by(requests.c.requested_at, requests.c.request_id)
 )
-_FORGOTTEN = select(requests.c.subject).where(requests.c.tenant_id == TENANT, one_of(requests.c.subject))
+_FORGOTTEN = Prepared(
+    select(requests.c.subject).where(requests.c.tenant_id == TENANT, one_of(requests.c.subject))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +185,7 @@ def forgotten_among(unit: Unit, subjects: Collection[Pseudonym]) -> frozenset[Ps
     """Return those of the subjects who were ever asked to be forgotten."""
     if not subjects:
         return frozenset()
-    found = unit.connection.execute(_FORGOTTEN, any_of(unit, [*subjects])).scalars()
-    return frozenset(Pseudonym(value) for value in found)
+    return frozenset(_FORGOTTEN.values(unit.connection, any_of(unit, [*subjects])))
 
 
 def defer(unit: Unit, request_id: str, ids: Sequence[tuple[MemoryId, bool]]) -> None:
