@@ -2,23 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
-from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy import Column, bindparam, delete, select, update
 
-from ..model import Life, MemoryId, Pseudonym, RowFacts, SealedFacts
+from ..model import Life, MemoryId, RowFacts, SealedFacts
 from ..prepared import Prepared
 from .bound import TENANT, WANTED, any_of, one_of, within
 from .tables import memories
 from .unit import Unit
 
+_Facts = TypeVar("_Facts", bound=RowFacts)
+
 _LIVES = {life.value: life for life in Life}
 _FACTS = [memories.c[field.name] for field in fields(RowFacts)]
+_SEALED = [memories.c[field.name] for field in fields(SealedFacts)]
 _MINE = memories.c.tenant_id == TENANT
-_LOCK_ALL = Prepared(
-    select(*_FACTS, memories.c.version, memories.c.sealed_dek)
-    .where(_MINE, one_of(memories.c.memory_id))
-    .with_for_update()
-)
+_LOCK_ALL = Prepared(select(*_SEALED).where(_MINE, one_of(memories.c.memory_id)).with_for_update())
 _OF_INTENT = Prepared(
     select(*_FACTS)
     .where(_MINE, memories.c.intent_id == WANTED)
@@ -38,50 +38,22 @@ _MARK = Prepared(
 _REMOVE = Prepared(delete(memories).where(_MINE, one_of(memories.c.memory_id)))
 
 
-def _facts(row: tuple[MemoryId, int, str, Pseudonym | None, str | None, int]) -> RowFacts:
-    memory_id, address, life, subject, intent_id, grounds = row
-    return RowFacts(
-        memory_id=memory_id,
-        address=address,
-        life=_LIVES.get(life, Life.LIVE),  # a damaged word keeps nobody from erasing the row
-        subject=subject,
-        intent_id=intent_id,
-        grounds=grounds,
-    )
-
-
-def _sealed(
-    memory_id: MemoryId,
-    address: int,
-    life: str,
-    subject: Pseudonym | None,
-    intent_id: str | None,
-    grounds: int,
-    version: int,
-    sealed_dek: bytes,
-) -> SealedFacts:
-    return SealedFacts(
-        memory_id=memory_id,
-        address=address,
-        life=_LIVES.get(life, Life.LIVE),
-        subject=subject,
-        intent_id=intent_id,
-        grounds=grounds,
-        version=version,
-        sealed_dek=sealed_dek,
-    )
+def _read(kind: type[_Facts], columns: Sequence[Column[Any]], row: Sequence[Any]) -> _Facts:
+    told: dict[str, Any] = {column.name: value for column, value in zip(columns, row, strict=True)}
+    told["life"] = _LIVES.get(told["life"], Life.LIVE)  # a damaged word keeps nobody from erasing the row
+    return kind(**told)
 
 
 def lock_all(unit: Unit, ids: Sequence[MemoryId]) -> list[SealedFacts]:
     """Return what erasing needs of the rows with these ids, locked, in the order they were admitted."""
-    found = [_sealed(*row) for row in _LOCK_ALL.rows(unit.connection, any_of(unit, ids))]
+    found = [_read(SealedFacts, _SEALED, row) for row in _LOCK_ALL.rows(unit.connection, any_of(unit, ids))]
     return sorted(found, key=lambda row: row.address)
 
 
 def of_intent(unit: Unit, intent_id: str, limit: int) -> list[RowFacts]:
     """Return what is clear of rows that the intent is erasing, in the order they were admitted."""
     wanted = within(unit, intent_id) | {"most": limit}
-    return [_facts(row) for row in _OF_INTENT.rows(unit.connection, wanted)]
+    return [_read(RowFacts, _FACTS, row) for row in _OF_INTENT.rows(unit.connection, wanted)]
 
 
 @dataclass(frozen=True, slots=True)
