@@ -120,15 +120,22 @@ class Engine:
 
     def commitments(self, tenant: Tenant) -> Commitments:
         """Return the tenant's keyed names; their key is a leaf of custody's tree, and stays."""
-        leaf = self.custody.derive(address(tenant.number, _NAMING_KEY_ROW))
-        return Commitments(commitment_key(leaf))
+        return Commitments(self._commitment_key(tenant, _NAMING_KEY_ROW))
 
     def set_commitments(self, unit: Unit, tenant: Tenant, commit_key_id: str) -> SetCommitments:
         """Return commitments to sets under one of the tenant's keys. Raise IntegrityFault for another key."""
-        row = commitments.leaves(unit).get(commit_key_id)
-        if row is None:
+        key = self.commitment_key(unit, tenant, commit_key_id)
+        if key is None:
             raise IntegrityFault("a receipt names a commitment key that the tenant never had")
-        return SetCommitments(commitment_key(self.custody.derive(address(tenant.number, row))))
+        return SetCommitments(key)
+
+    def commitment_key(self, unit: Unit, tenant: Tenant, commit_key_id: str) -> bytes | None:
+        """Return one of the tenant's commitment keys; None for one that it never had."""
+        row = commitments.leaves(unit).get(commit_key_id)
+        return None if row is None else self._commitment_key(tenant, row)
+
+    def _commitment_key(self, tenant: Tenant, row: int) -> bytes:
+        return commitment_key(self.custody.derive(address(tenant.number, row)))
 
     def journal(
         self,

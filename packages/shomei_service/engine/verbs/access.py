@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..custody import address, sealing
+from ..custody import address
 from ..errors import Invalid, NotFound, Unauthenticated
 from ..model import Caller, ExportText, Policies, Scope, Tenant, TenantId, new_id
 from ..parts import Engine
@@ -151,11 +151,12 @@ def set_policies(engine: Engine, tenant_id: TenantId, policies: Policies) -> Non
 def commitment_key(engine: Engine, tenant_id: TenantId, key_id: str | None = None) -> tuple[str, bytes]:
     """Return the commitment key in use, or the named one, with its name, for an auditor. Raise NotFound."""
     with engine.reading(tenant_id) as unit:
-        tenant, known = tenants.get(unit), commitments.leaves(unit)
-    chosen = key_id or tenant.commit_key_id
-    if chosen not in known:
+        tenant = tenants.get(unit)
+        chosen = key_id or tenant.commit_key_id
+        key = engine.commitment_key(unit, tenant, chosen)
+    if key is None:
         raise NotFound("the tenant never had such a commitment key")
-    return chosen, sealing.commitment_key(engine.custody.derive(address(tenant.number, known[chosen])))
+    return chosen, key
 
 
 def commitment_keys(engine: Engine, tenant_id: TenantId) -> CommitmentKeys:
