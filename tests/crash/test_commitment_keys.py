@@ -5,6 +5,7 @@ and holds each receipt's `commit_key_id` against the ranges at rest; so each tes
 """
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from tests.crash.runs import KILLED, Server, Stored, lapse
 from tests.crash.scenario import Step
 from tests.crash.strace import WRITING, counted, killing, logging, needs_strace, spread
 from tests.crash.test_restore import back_up, put_back
+from tests.crash.writers import writing
 from tests.fakes import FixedClock, Home, House, new_home
 from tests.recompute_export import disagreements
 
@@ -298,32 +300,19 @@ def test_what_fails_between_line_and_commit_was_not_done(either_small: Stored, f
 def test_rotations_under_load(either_small: Stored, folder: Path) -> None:
     """Three add and forget while keys follow one another, from this process and from one beside it."""
     home = either_small.copied(folder)
-    stop = threading.Event()
-    failures: list[BaseException] = []
 
     def write(house: House, number: int) -> None:
-        while not stop.is_set():
-            try:
-                house.remember(f"a lamp of writer {number}", f"writer {number}")
-                forget(house.engine, house.admin, f"writer {number}")
-            except BaseException as failure:
-                failures.append(failure)
-                return
+        house.remember(f"a lamp of writer {number}", f"writer {number}")
+        forget(house.engine, house.admin, f"writer {number}")
 
     with home.opened() as house, home.opened() as beside:
-        writers = [threading.Thread(target=write, args=(house, number)) for number in range(3)]
-        for writer in writers:
-            writer.start()
         rotated: list[str] = []
-        for turn in (house, beside, house, beside):
-            said = len(closures(home))
-            rotated.append(rotate(turn).new_id)
-            while len(closures(home)) < said + 3 and not failures:
-                stop.wait(0.01)
-        stop.set()
-        for writer in writers:
-            writer.join()
-        assert failures == []
+        with writing(house, 3, write) as failures:
+            for turn in (house, beside, house, beside):
+                said = len(closures(home))
+                rotated.append(rotate(turn).new_id)
+                while len(closures(home)) < said + 3 and not failures:
+                    time.sleep(0.01)
         agrees(house, home)
         agrees(beside, home)
     assert len(stated(home)) == 4

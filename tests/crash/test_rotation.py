@@ -3,7 +3,6 @@
 import json
 import os
 import sqlite3
-import threading
 from contextlib import closing
 from itertools import count
 from pathlib import Path
@@ -21,6 +20,7 @@ from shomei_service.engine.verbs.signer import show
 from tests import oracle
 from tests.crash.runs import KILLED, Server, Stored, copied, lapse
 from tests.crash.test_restore import back_up, put_back
+from tests.crash.writers import writing
 from tests.fakes import Home, House, new_home
 
 STEPS = {
@@ -155,29 +155,16 @@ def test_a_running_process_takes_up_a_rotation_from_outside(home: Home) -> None:
 
 def test_rotations_under_load(home: Home) -> None:
     """Four write and erase while keys follow one another, from this process and from one beside it."""
-    stop = threading.Event()
-    failures: list[BaseException] = []
 
     def write(house: House, number: int) -> None:
-        while not stop.is_set():
-            try:
-                made = house.remember(f"a lamp of writer {number}", f"writer {number}")
-                erase(house.engine, house.admin, made)
-            except BaseException as failure:
-                failures.append(failure)
-                return
+        made = house.remember(f"a lamp of writer {number}", f"writer {number}")
+        erase(house.engine, house.admin, made)
 
     with home.opened() as house, home.opened() as beside:
-        writers = [threading.Thread(target=write, args=(house, number)) for number in range(4)]
-        for writer in writers:
-            writer.start()
-        for turn in (house, beside, house):
-            rotation.rotate_signer(turn.engine)
-            rotation.rotate_custody(turn.engine)
-        stop.set()
-        for writer in writers:
-            writer.join()
-        assert failures == []
+        with writing(house, 4, write):
+            for turn in (house, beside, house):
+                rotation.rotate_signer(turn.engine)
+                rotation.rotate_custody(turn.engine)
         upkeep.tend(house.engine)
         settled(house, home)
     stated = rotations(home, "signer")[home.tenant]
