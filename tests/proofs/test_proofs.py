@@ -91,7 +91,9 @@ def test_proof_1_no_canary_in_any_file_of_any_place(
         log.close()
         logger.setLevel(logging.WARNING)
         logging.getLogger("sqlalchemy").setLevel(logging.NOTSET)
-    assert "BEGIN (implicit)" in (tmp_path / "log").read_text(), "every transaction was logged"
+    # SQLite is given its statements past SQLAlchemy, which then logs that a transaction begins, and no more.
+    logged = "INSERT INTO memories" if stage.cluster is not None else "BEGIN (implicit)"
+    assert logged in (tmp_path / "log").read_text(), "whatever is logged was"
     looked_through(stage, places)
     # The control: one line of ours beside the others.
     (tmp_path / "log").write_text((tmp_path / "log").read_text() + TEXT)
