@@ -162,6 +162,9 @@ def read_answer(connection: socket.socket) -> Answer:
     taken = bytearray(body)
     while len(taken) < int(headers.get("content-length", 0)):
         taken += connection.recv(65536)
+    if headers.get("transfer-encoding") == "chunked":
+        while not taken.endswith(b"0\r\n\r\n"):
+            taken += connection.recv(65536)
     return Answer(int(status_line.split(" ")[1]), headers, bytes(taken))
 
 
