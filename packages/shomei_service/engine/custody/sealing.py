@@ -75,6 +75,11 @@ def _led(domain: str, tenant: str) -> bytes:
     return bind(_ROW_LABEL, domain.encode(), tenant.encode())
 
 
+@lru_cache(maxsize=1024)
+def _ended(version: int, column: str) -> bytes:
+    return bind(version.to_bytes(8), column.encode())
+
+
 @dataclass(frozen=True, slots=True)
 class RowPlace:
     """Where a row lies. It is bound into every seal, so nothing sealed can be moved elsewhere."""
@@ -86,8 +91,8 @@ class RowPlace:
 
     def aad(self, column: str) -> bytes:
         """Return a column's associated data: `shomei/v1|domain|tenant|memory id|row version|column`."""
-        return _led(self.domain, self.tenant) + bind(
-            self.memory_id.encode(), self.version.to_bytes(8), column.encode()
+        return b"".join(
+            (_led(self.domain, self.tenant), bind(self.memory_id.encode()), _ended(self.version, column))
         )
 
 

@@ -20,6 +20,7 @@ from .vectors import NOTHING_NEAR, Numbers, Similarities, VectorBlocks
 
 # Picking and multiplying so many rows takes as long as all of a hundred thousand.
 COMPARED_EXACTLY: Final = 50_000
+_BLOCK: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,5 +212,15 @@ def _parted(found: Numbers, key: Doubles, limit: int) -> tuple[Numbers, Numbers]
     if len(found) <= limit:
         return found, found[:0]
     keys = key[found]
-    last = np.partition(keys, -limit)[-limit] if limit else np.inf
+    last = _greatest(keys, limit) if limit else np.inf
     return found[keys > last], found[keys == last]
+
+
+def _greatest(keys: Doubles, limit: int) -> float:
+    """Return the value at that place from the top; np.partition is slow where most are equal, as here."""
+    blocks = len(keys) // _BLOCK
+    if blocks >= limit:
+        # So many blocks reach it: so do so many values.
+        reached = np.sort(keys[: blocks * _BLOCK].reshape(blocks, _BLOCK).max(axis=1))[-limit]
+        keys = keys[keys >= reached]
+    return float(np.sort(keys)[-limit])

@@ -6,7 +6,9 @@ from typing import Final
 from sqlalchemy import Connection, bindparam, select, tuple_, update
 
 from ..model import Life, MemoryId, Pseudonym, Tenant
+from ..prepared import Prepared
 from . import tenants
+from .bound import one_of
 from .tables import installation, memories, receipts, tombstones
 from .unit import Unit
 
@@ -38,7 +40,7 @@ class IndexedRow:
 
 
 _COLUMNS: Final = [memories.c[name] for name in IndexedRow.__slots__]
-_CHANGED: Final = (
+_CHANGED: Final = Prepared(
     select(*_COLUMNS)
     .where(
         memories.c.tenant_id == bindparam("tenant"),
@@ -49,7 +51,7 @@ _CHANGED: Final = (
     .order_by(memories.c.revision, memories.c.memory_id)
     .limit(bindparam("most"))
 )
-_ERASED: Final = (
+_ERASED: Final = Prepared(
     select(tombstones.c.memory_id)
     .join(
         receipts,
@@ -60,7 +62,7 @@ _ERASED: Final = (
         receipts.c.tenant_id == bindparam("tenant"),
         receipts.c.origin == bindparam("origin"),
         receipts.c.seq >= bindparam("seq"),
-        receipts.c.schema.in_(_OF_ERASURES),
+        one_of(receipts.c.schema),
     )
 )
 
@@ -78,13 +80,13 @@ def newest(unit: Unit) -> Place:
 def changed_after(unit: Unit, revision: int, memory_id: str, most: int) -> list[IndexedRow]:
     """Return live rows stored or embedded after this one, in that order."""
     wanted = {"tenant": unit.tenant, "revision": revision, "memory_id": memory_id, "most": most}
-    return [IndexedRow(*row) for row in unit.connection.execute(_CHANGED, wanted)]
+    return [IndexedRow(*row) for row in _CHANGED.rows(unit.connection, wanted)]
 
 
 def erased_since(unit: Unit, place: Place) -> list[MemoryId]:
     """Return what was erased since the tenant stood there; the log must be the same one."""
-    wanted = {"tenant": unit.tenant, "origin": place.origin, "seq": place.next_seq}
-    return [MemoryId(value) for value in unit.connection.execute(_ERASED, wanted).scalars()]
+    wanted = {"tenant": unit.tenant, "origin": place.origin, "seq": place.next_seq, "several": _OF_ERASURES}
+    return [MemoryId(value) for value in _ERASED.values(unit.connection, wanted)]
 
 
 def embedder_id(connection: Connection) -> str | None:
