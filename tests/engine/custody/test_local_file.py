@@ -2,6 +2,7 @@
 
 import os
 import resource
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from shomei_service.engine.custody.providers.protocol import (
     Provider,
 )
 from shomei_service.engine.errors import CustodyUnavailable, IntegrityFault
+from tests.engine.custody.test_together import at_once
 
 KEY = b"\x07" * 32
 
@@ -61,6 +63,33 @@ def test_the_old_bytes_are_overwritten_before_the_name_goes(provider: LocalFile,
     assert not where.exists()
     assert len(after) == 32
     assert after != before
+
+
+def test_a_key_whose_bytes_are_gone_and_whose_name_is_not_is_gone(
+    provider: LocalFile, tmp_path: Path
+) -> None:
+    """Whoever reads between the two must not take a key that another process destroys for a damaged one."""
+    handle = provider.create("epoch-1")
+    wrapped = provider.wrap(handle, KEY, b"aad")
+    where = tmp_path / "keys" / "epoch-1.key"
+    os.link(where, tmp_path / "second-name")
+    provider.destroy(handle)
+    (tmp_path / "second-name").rename(where)
+    for use in (lambda: provider.wrap(handle, KEY, b""), lambda: provider.unwrap(handle, wrapped, b"aad")):
+        with pytest.raises(KeyGone):
+            use()
+    provider.destroy(handle)
+    assert not where.exists()
+
+
+def test_who_reads_while_another_destroys_gets_the_key_or_hears_that_it_is_gone(provider: LocalFile) -> None:
+    for number in range(30):
+        handle = provider.create(f"epoch-{number}")
+        wrapped = provider.wrap(handle, KEY, b"aad")
+        acts: list[Callable[[], object]] = [lambda held=handle: provider.destroy(held)]
+        acts += [lambda held=handle, blob=wrapped: provider.unwrap(held, blob, b"aad")] * 5
+        _, *read = at_once(acts)
+        assert all(one == KEY or isinstance(one, KeyGone) for one in read), read
 
 
 def test_a_name_is_taken_once(provider: LocalFile) -> None:

@@ -6,13 +6,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ...errors import CustodyUnavailable
+from ...errors import CustodyUnavailable, IntegrityFault
 from ..faults import CustodyMismatch, KeyGone
 from ..sealing import KEY_BYTES, open_sealed, seal
 from .protocol import Description, Destroyed, DestroyMethod, Finality, Handle, KeyCustody, KeyState, named
 
 _SUFFIX: Final = ".key"
 _OTHERS: Final = 0o077
+_NO_KEY: Final = bytes(KEY_BYTES)
 
 
 class LocalFile:
@@ -61,10 +62,17 @@ class LocalFile:
 
     def unwrap(self, handle: Handle, blob: bytes, aad: bytes) -> bytes:
         """Return the key that was wrapped; the file is read each time."""
-        return open_sealed(self._read(handle), blob, aad)
+        try:
+            return open_sealed(self._read(handle), blob, aad)
+        except IntegrityFault:
+            self._read(handle)  # what was being overwritten just then is gone by now
+            raise
 
     def destroy(self, handle: Handle) -> Destroyed:
-        """Overwrite the file with random bytes, sync, remove it, sync its directory."""
+        """Overwrite the file with zeros, sync, remove it, sync its directory.
+
+        Zeros tell whoever reads it meanwhile that the key is gone; other bytes would look like damage.
+        """
         ended = Destroyed(DestroyMethod.FILE_OVERWRITE_UNLINK, Finality.UNASSURED)
         where = self._path(handle)
         try:
@@ -76,7 +84,7 @@ class LocalFile:
             raise CustodyUnavailable("the epoch key could not be overwritten") from exc
         try:
             try:
-                _write_durably(descriptor, os.urandom(KEY_BYTES))
+                _write_durably(descriptor, _NO_KEY)
             finally:
                 os.close(descriptor)
             with suppress(FileNotFoundError):  # another process may have been first
@@ -129,6 +137,8 @@ class LocalFile:
             os.close(descriptor)
         if len(key) != KEY_BYTES:
             raise CustodyMismatch("an epoch key is not 32 bytes long; put the unaltered file back")
+        if key == _NO_KEY:
+            raise KeyGone("the epoch key was overwritten")
         return key
 
 
