@@ -12,7 +12,7 @@ from tests.crash.scenario import PURPOSE
 from tests.engine.custody.postgres import Server as PostgreSQL
 from tests.engine.custody.postgres import running
 
-BULK = 1200  # rows of one subject: three completing transactions
+BULK = 1700  # rows of one subject: three completing transactions
 SMALL = [
     NewMemory("a kettle of alice", "alice"),
     NewMemory("a lamp of bob", "bob"),

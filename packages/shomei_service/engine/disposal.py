@@ -42,7 +42,7 @@ from .store.unit import Unit
 from .whereabouts import Begun
 
 _PAUSE_S = 0.001
-_CHUNK_ROWS = 500  # rows in one completing transaction, so that a large forget never holds the writer long
+_CHUNK_ROWS = 750  # rows in one completing transaction: no forget, however large, holds the writer for long
 
 
 @dataclass(frozen=True, slots=True)

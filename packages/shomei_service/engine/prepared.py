@@ -5,10 +5,9 @@ long: so there the driver is given the text itself. A server's answer takes long
 """
 
 import sqlite3
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from sqlalchemy import (
     Boolean,
@@ -86,8 +85,10 @@ class Prepared:
         if connection.dialect.name != "sqlite":
             return [tuple(row) for row in connection.execute(self._statement, parameters)]
         words = self._words or self._put(connection.dialect)
-        with _translated(connection):
+        try:
             found = driver_of(connection).execute(words.text, words.values(parameters)).fetchall()
+        except sqlite3.Error as exc:
+            raise _translated(connection, exc) from exc
         return words.read(found)
 
     def first(self, connection: Connection, parameters: Parameters = _NOTHING) -> _Row | None:
@@ -115,8 +116,10 @@ class Prepared:
             connection.execute(self._statement, parameters)
             return
         words = self._words or self._put(connection.dialect)
-        with _translated(connection):
+        try:
             driver_of(connection).execute(words.text, words.values(parameters))
+        except sqlite3.Error as exc:
+            raise _translated(connection, exc) from exc
 
     def run_all(self, connection: Connection, several: Sequence[Parameters]) -> None:
         """Execute it for its effect with each of these, in order; with none of them, not at all."""
@@ -126,8 +129,10 @@ class Prepared:
             connection.execute(self._statement, several)
             return
         words = self._words or self._put(connection.dialect)
-        with _translated(connection):
+        try:
             driver_of(connection).executemany(words.text, map(words.values, several))
+        except sqlite3.Error as exc:
+            raise _translated(connection, exc) from exc
 
     def add(self, connection: Connection, rows: Sequence[Sequence[object]]) -> None:
         """Add rows whose values stand in the order of the columns that were named; with none, do nothing."""
@@ -135,8 +140,10 @@ class Prepared:
         if connection.dialect.name != "sqlite" or words.given or words.order != self._keys:
             self.run_all(connection, [dict(zip(self._keys, row, strict=True)) for row in rows])
             return
-        with _translated(connection):
+        try:
             driver_of(connection).executemany(words.text, rows)
+        except sqlite3.Error as exc:
+            raise _translated(connection, exc) from exc
 
     def _put(self, dialect: Dialect) -> _Words:
         compiled = self._statement.compile(dialect=dialect, column_keys=self._keys or None)
@@ -169,16 +176,12 @@ def _towards(kind: TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | 
 
 def driver_of(connection: Connection) -> sqlite3.Connection:
     """Return SQLite's own connection."""
-    return cast("sqlite3.Connection", connection.connection.dbapi_connection)
+    driver: Any = connection.connection.dbapi_connection
+    return driver
 
 
-@contextmanager
-def _translated(connection: Connection) -> Generator[None]:
-    """Raise the driver's errors as SQLAlchemy would, without the statement."""
-    try:
-        yield
-    except sqlite3.Error as exc:
-        known = DBAPIError.instance(
-            None, None, exc, sqlite3.Error, hide_parameters=True, dialect=connection.dialect
-        )
-        raise known from exc
+def _translated(connection: Connection, failure: sqlite3.Error) -> BaseException:
+    """Return the driver's error as SQLAlchemy would raise it, without the statement."""
+    return DBAPIError.instance(
+        None, None, failure, sqlite3.Error, hide_parameters=True, dialect=connection.dialect
+    )

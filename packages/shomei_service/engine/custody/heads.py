@@ -102,14 +102,14 @@ class Heads:
         failed_at = -1
         while True:
             with self.store.reading() as connection:
-                head = roots.read_head(connection)
-            provider = self.holders.find(head.key_custody)
-            state = KeyState.GONE if provider is None else provider.state(head.key_name)
+                key = roots.read_key(connection)
+            provider = self.holders.find(key.key_custody)
+            state = KeyState.GONE if provider is None else provider.state(key.name)
             if state is KeyState.ACTIVE:
                 return
-            if head.epoch == failed_at:
+            if key.epoch == failed_at:
                 break
-            failed_at = head.epoch  # another process may have moved the head since it was read
+            failed_at = key.epoch  # another process may have moved the head since it was read
         if state is KeyState.PENDING:
             raise CustodyUnavailable("the current epoch key is being deleted: cancel that, or lose all")
         raise CustodyUnavailable("the provider no longer has the current epoch key; do not stop the service")

@@ -33,6 +33,9 @@ _HEAD: Final = Prepared(
 )
 _LOCK: Final = Prepared(select(head.c.installation_id, head.c.epoch, head.c.ledger).with_for_update())
 _EPOCH: Final = Prepared(select(head.c.epoch))
+_KEY: Final = Prepared(
+    select(head.c.key_name, head.c.key_custody, head.c.epoch).where(head.c.id == 1, head.c.format == FORMAT)
+)
 _MOVE_HEAD: Final = Prepared(update(head), ["epoch", "key_custody", "key_name", "wrapped_root"])
 _INTO_BLOBS: Final = Prepared.into(blobs)
 _INTO_STALE: Final = Prepared.into(stale)
@@ -78,7 +81,7 @@ def read_head(connection: Connection, *, lock: bool = False) -> Head:
 
 
 def _read_head(connection: Connection, lock: bool) -> Head:
-    if lock:
+    if lock and connection.dialect.name != "sqlite":  # there, whoever may write is alone
         # On its own: a joined read that had to wait for the lock would pair the new head with older blobs.
         _LOCK.rows(connection)
     found = _HEAD.named(connection)
@@ -87,6 +90,16 @@ def _read_head(connection: Connection, lock: bool) -> Head:
             "init was interrupted and nothing is sealed here: remove this store and init again"
         )
     return _head(found)
+
+
+def read_key(connection: Connection) -> Named:
+    """Return the key that opens the head, and the head's epoch; raise CustodyMismatch as `read_head` does."""
+    with damage_refused():
+        found = _KEY.first(connection)
+        if found is not None:
+            return Named(Handle(found[0]), KeyCustody(found[1]), found[2])
+    head = read_head(connection)
+    return Named(head.key_name, head.key_custody, head.epoch)
 
 
 def probed_head(store: CustodyStore) -> Head:

@@ -31,7 +31,7 @@ class Column(StrEnum):
 
 def bind(*parts: bytes) -> bytes:
     """Return the parts joined, each led by its length, so that no two lists give the same bytes."""
-    return b"".join(len(part).to_bytes(4) + part for part in parts)
+    return b"".join([len(part).to_bytes(4) + part for part in parts])
 
 
 def seal(key: bytes, plaintext: bytes, aad: bytes) -> bytes:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from sqlalchemy import Column, bindparam, delete, select, update
+from sqlalchemy import bindparam, delete, select, update
 
 from ..model import Life, MemoryId, RowFacts, SealedFacts
 from ..prepared import Prepared
@@ -15,12 +15,16 @@ from .unit import Unit
 _Facts = TypeVar("_Facts", bound=RowFacts)
 
 _LIVES = {life.value: life for life in Life}
-_FACTS = [memories.c[field.name] for field in fields(RowFacts)]
-_SEALED = [memories.c[field.name] for field in fields(SealedFacts)]
+_FACTS = [field.name for field in fields(RowFacts)]
+_SEALED = [field.name for field in fields(SealedFacts)]
 _MINE = memories.c.tenant_id == TENANT
-_LOCK_ALL = Prepared(select(*_SEALED).where(_MINE, one_of(memories.c.memory_id)).with_for_update())
+_LOCK_ALL = Prepared(
+    select(*(memories.c[name] for name in _SEALED))
+    .where(_MINE, one_of(memories.c.memory_id))
+    .with_for_update()
+)
 _OF_INTENT = Prepared(
-    select(*_FACTS)
+    select(*(memories.c[name] for name in _FACTS))
     .where(_MINE, memories.c.intent_id == WANTED)
     .order_by(memories.c.address)
     .limit(bindparam("most"))
@@ -38,8 +42,8 @@ _MARK = Prepared(
 _REMOVE = Prepared(delete(memories).where(_MINE, one_of(memories.c.memory_id)))
 
 
-def _read(kind: type[_Facts], columns: Sequence[Column[Any]], row: Sequence[Any]) -> _Facts:
-    told: dict[str, Any] = {column.name: value for column, value in zip(columns, row, strict=True)}
+def _read(kind: type[_Facts], names: Sequence[str], row: Sequence[Any]) -> _Facts:
+    told: dict[str, Any] = dict(zip(names, row, strict=True))
     told["life"] = _LIVES.get(told["life"], Life.LIVE)  # a damaged word keeps nobody from erasing the row
     return kind(**told)
 

@@ -1,5 +1,6 @@
 """Erase one memory. SEMANTICS.md §10 (GDPR Art. 17), CUSTODY.md §4."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 from .. import deferral, disposal, policy, retries, whereabouts
@@ -31,12 +32,11 @@ def erase(
     with (
         engine.audit.refusals(caller, "erase", memory_id),
         engine.flights.reserved() as intent_id,
-        engine.flights.reserved() as derived_intent_id,
+        engine.flights.reserved() if cascade else nullcontext("") as derived_intent_id,
     ):
         intent = disposal.new_intent(
             engine, intent_id, cause=Cause.DELETE_REQUEST, basis=basis, actor=caller.actor
         )
-        derived_intent = replace(intent, intent_id=derived_intent_id, cause=Cause.DERIVED_CASCADE)
         failure = engine.custody_failure()
         with engine.unit(caller.tenant) as unit:
             again = retries.recall(engine, unit, caller)
@@ -51,7 +51,8 @@ def erase(
                 policy.require_unheld(held=bool(holds.held_among(unit, [row.memory_id])))
                 policy.require_erasable(restrictions.grounds_of(unit, row.memory_id), basis)
                 if cascade:
-                    derived = _intend_derived(engine, unit, row, derived_intent)
+                    below = replace(intent, intent_id=derived_intent_id, cause=Cause.DERIVED_CASCADE)
+                    derived = _intend_derived(engine, unit, row, below)
                 disposal.intend(engine, unit, intent, [row], unless=failure)
                 started = whereabouts.begun(unit, intent, [leaving.seal_of(row)])
                 kept: JsonObject = {"intent": intent_id, "ids": [row.memory_id]}
