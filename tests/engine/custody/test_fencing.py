@@ -1,15 +1,18 @@
 """Writers and readers that were left behind, on both databases. CUSTODY.md §4, §7 proof 5."""
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from shomei_service.engine.custody import Custody, Punctured, address
+from shomei_service.engine.custody import Custody, CustodyMismatch, Punctured, address
 from shomei_service.engine.custody.providers.local_file import LocalFile
 from shomei_service.engine.custody.providers.protocol import Provider
-from tests.engine.custody.home import INSTALLATION, Meddling, leaves, punctures
+from shomei_service.engine.errors import CustodyUnavailable
+from tests.engine.custody.home import INSTALLATION, Home, Meddling, leaves, punctures
 from tests.engine.custody.postgres import Server
 
 ROWS = range(256, 330)
@@ -108,3 +111,26 @@ def test_a_reader_left_behind_misses_no_row_that_lives(url: str, custody: Custod
     assert leaves(stale, range(302, 320)) == before
     for opened in (stale, other):
         opened.close()
+
+
+def test_a_store_put_in_the_place_of_the_open_one_is_found_out_before_a_key_goes(
+    home: Home, tmp_path: Path
+) -> None:
+    """What is written goes on into the file that was moved away; what is read back is what the path names."""
+    opened = home.create()
+    opened.lease_tenant()
+    opened.lease_rows(1)
+    opened.puncture(punctures([300]), now=2)
+    older = tmp_path / "older.db"
+    with closing(sqlite3.connect(home.custody_dir / "custody.db")) as connection:
+        connection.execute("VACUUM INTO ?", (str(older),))
+    opened.puncture(punctures([301]), now=3)
+    keys = home.key_names()
+    for name in ("custody.db", "custody.db-wal", "custody.db-shm"):
+        (home.custody_dir / name).rename(tmp_path / name)
+    older.rename(home.custody_dir / "custody.db")
+    with pytest.raises(CustodyUnavailable) as failed:
+        opened.puncture(punctures([302]), now=4)
+    assert isinstance(failed.value.__cause__, CustodyMismatch)
+    assert keys <= home.key_names()
+    opened.close()

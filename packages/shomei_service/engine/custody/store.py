@@ -1,14 +1,11 @@
 """The custody store, opened: its own SQLite file or its own Postgres database. CUSTODY.md §2."""
 
 import errno
-import os
 import sqlite3
-import stat
 from collections.abc import Generator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event, inspect, make_url
 from sqlalchemy.exc import DatabaseError, DBAPIError, SQLAlchemyError
@@ -17,15 +14,13 @@ from .. import kept_open
 from ..errors import CustodyUnavailable, EngineError
 from ..prepared import Prepared
 from .faults import CustodyMismatch
+from .files import Aside, create_private, looking, opened, require_private, sqlite_path
 from .mirrors import Mirrors
-from .providers.local_file import sync_directory
 from .tables import head, metadata
 
-_BUSY_TIMEOUT_S: Final = 30
 _PRAGMAS: Final = ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "temp_store=MEMORY")
 _ASSERTED: Final = {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1}
 _UNKNOWN: Final = {sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC}
-_OTHERS: Final = 0o077
 _CONNECT_TIMEOUT_S: Final = 5
 _POOL_SIZE: Final = 8
 
@@ -46,6 +41,7 @@ class CustodyStore:
         self.is_fatal: bool = False
         self._engine: Final = self._connect(read_only) if self.is_sqlite else self._reach(pooled=True)
         self._probe: Final = None if self.is_sqlite else self._reach(pooled=False)
+        self._aside: Final = Aside(Path(self._url.database or ""))
         self._writes, self._reads = kept_open.for_writing_and_reading(self._engine, stays=not read_only)
 
     @classmethod
@@ -55,7 +51,7 @@ class CustodyStore:
         if where is not None:
             if any((directory / where.name).exists() for directory in mirrors):
                 raise CustodyMismatch("a mirror holds a custody store already; init never replaces one")
-            _create_private(where)
+            create_private(where)
         store = cls(url, mirrors=mirrors)
         with store._or_closed():
             store._require_durable()
@@ -67,7 +63,7 @@ class CustodyStore:
         """Open an existing store, creating nothing; raise CustodyMismatch if missing or open to others."""
         where = sqlite_path(url)
         if where is not None:
-            _require_private(where)
+            require_private(where)
         store = cls(url, read_only=read_only, mirrors=mirrors)
         with store._or_closed():
             store._require_durable()
@@ -92,12 +88,12 @@ class CustodyStore:
             yield connection
 
     def probed(self, statement: Prepared) -> list[dict[str, Any]]:
-        """Return what a fresh connection reads, so that nothing comes from a page cache of ours."""
+        """Return what a connection reads that never wrote: nothing comes from a page cache of ours."""
         with self._guarded():
             if self._probe is not None:
                 with self._probe.connect() as connection, connection.begin():
                     return statement.named(connection)
-            with closing(_opened(Path(self._url.database or ""), "mode=ro")) as driver:
+            with self._aside.opened() as driver:
                 return statement.told(driver, self._engine.dialect)
 
     def require_sound(self) -> None:
@@ -137,6 +133,7 @@ class CustodyStore:
         """Close every connection."""
         self._writes.close()
         self._reads.close()
+        self._aside.close()
         self._engine.dispose()
         if self._probe is not None:
             self._probe.dispose()
@@ -148,9 +145,9 @@ class CustodyStore:
 
     def _connect(self, read_only: bool) -> Engine:
         where = Path(self._url.database or "")
-        mode = _looking(where) if read_only else "mode=rw"
+        mode = looking(where) if read_only else "mode=rw"
         engine = create_engine(
-            "sqlite://", creator=lambda: _opened(where, mode), poolclass=QueuePool, hide_parameters=True
+            "sqlite://", creator=lambda: opened(where, mode), poolclass=QueuePool, hide_parameters=True
         )
         if not read_only:
             event.listen(engine, "connect", _configure)
@@ -198,56 +195,10 @@ class CustodyStore:
             raise CustodyUnavailable("the custody store's disk failed or is full") from exc
 
 
-def sqlite_path(url: str) -> Path | None:
-    """Return the file of an SQLite URL; None for a server. Raise CustodyMismatch for a database in memory."""
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        return None
-    if not parsed.database or parsed.database.startswith((":", "file:")):
-        raise CustodyMismatch("the custody store must be a file: sqlite:///directory/custody.db")
-    return Path(parsed.database)
-
-
 def _is_disk_failure(exc: Exception) -> bool:
     """Say whether SQLite reports a failed sync, after which nobody knows what is on the disk."""
     cause = exc.orig if isinstance(exc, DBAPIError) else exc
     return getattr(cause, "sqlite_errorcode", 0) in _UNKNOWN
-
-
-def _create_private(where: Path) -> None:
-    where.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        os.close(os.open(where, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, 0o600))
-    except FileExistsError:
-        raise CustodyMismatch("a custody store is there already; init creates, it never replaces") from None
-    sync_directory(where.parent)
-    sync_directory(where.parent.parent)
-
-
-def _opened(where: Path, mode: str) -> sqlite3.Connection:
-    return sqlite3.connect(
-        f"file:{quote(str(where))}?{mode}",
-        uri=True,
-        timeout=_BUSY_TIMEOUT_S,
-        isolation_level=None,
-        check_same_thread=False,
-    )
-
-
-def _looking(where: Path) -> str:
-    """Return how to read a file and leave no trace: without a log beside it, nobody has it open."""
-    return "mode=ro" if where.with_name(where.name + "-wal").exists() else "mode=ro&immutable=1"
-
-
-def _require_private(where: Path) -> None:
-    try:
-        mode = where.lstat().st_mode
-    except OSError as exc:
-        raise CustodyMismatch(
-            "the custody store is missing; put the newest copy back, a new one opens no data"
-        ) from exc
-    if not stat.S_ISREG(mode) or mode & _OTHERS:
-        raise CustodyMismatch("the custody store must be a file of mode 0600; ask who may have read it")
 
 
 def _configure(connection: sqlite3.Connection, _record: object) -> None:
