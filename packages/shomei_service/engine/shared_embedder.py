@@ -5,6 +5,7 @@ for queries alone; the other makes passages, and helps out between two of them. 
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -116,12 +117,16 @@ class SharedEmbedder:
 
     @contextmanager
     def _inside(self, queue: "_Queue", patience: float | None) -> Generator[Embedder]:
+        place = object()
         with self._door:
-            queue.waiting += 1
+            queue.line.append(place)
             try:
-                embedder = self._door.wait_for(lambda: self._stopping.is_set() or queue.choose(), patience)
+                embedder = self._door.wait_for(
+                    lambda: self._stopping.is_set() or queue.chosen(place), patience
+                )
             finally:
-                queue.waiting -= 1
+                queue.line.remove(place)
+                self._door.notify_all()  # whoever is first now was not when it last looked
             if embedder is None or isinstance(embedder, bool):
                 raise EmbedderFault("the embedder is not free")
             self._busy.append(embedder)
@@ -135,7 +140,16 @@ class SharedEmbedder:
 
 @dataclass(slots=True)
 class _Queue:
-    """Who waits for an embedder, and which one they may have now."""
+    """Who waits for an embedder, first come first served, and which one they may have now."""
 
     choose: Callable[[], Embedder | None]
-    waiting: int = 0
+    line: deque[object] = field(default_factory=deque[object])
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self.line)
+
+    def chosen(self, place: object) -> Embedder | None:
+        """Return the embedder that whoever has this place may have now."""
+        return self.choose() if self.line[0] is place else None
