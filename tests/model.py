@@ -501,7 +501,7 @@ class World:
         """What was made from the rows leaves recall, and owners of artifacts are asked to erase them. §11."""
         is_update = intent.cause is Cause.SUPERSEDED_UPDATE
         for child in self.memories.values():
-            if child.life is Life.LIVE and set(child.sources) & set(intent.ids):
+            if child.life in {Life.LIVE, Life.PENDING} and set(child.sources) & set(intent.ids):
                 self._restrict(child, Ground.SOURCE_SUPERSEDED if is_update else Ground.SOURCE_ERASED)
         if not is_update:
             self._ask(one for one in self.below(intent.ids) if one in self.artifacts)

@@ -49,7 +49,9 @@ def suppress_derived(
         return
     staying = [MemoryId(one) for one in made if one.startswith("lm_") and one not in going]
     ground = Ground.SOURCE_SUPERSEDED if is_update else Ground.SOURCE_ERASED
-    suppression.apply(engine, unit, sorted(memories.live(unit, staying)), ground, actor=actor)
+    # A successor that is still waiting for its predecessor's key to go would come to life without it.
+    present = memories.with_life(unit, staying, Life.LIVE, Life.PENDING)
+    suppression.apply(engine, unit, sorted(present), ground, actor=actor)
     artifacts = [one for one in lineage.closure(unit, ids) if one.startswith("artifact:")]
     if not artifacts:
         return

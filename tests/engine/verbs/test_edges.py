@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from shomei_service.engine.errors import Blocked, Invalid, RowDamaged
+from shomei_service.engine import failpoints
+from shomei_service.engine.errors import Blocked, ErasurePending, Invalid, RowDamaged
 from shomei_service.engine.model import (
     Authority,
     ConsentAction,
@@ -123,3 +124,24 @@ def test_a_derived_memory_is_for_what_all_its_sources_are_for(
     for order in (ids, ids[::-1]):
         made = add(office.engine, office.data, NewMemory("of kettles", derived_from=tuple(order)))
         assert made.receipt.body["purpose_codes"] == common
+
+
+@pytest.mark.parametrize(
+    "goes", [lambda *whose: update(*whose, "a tin kettle"), erase], ids=["update", "erase"]
+)
+def test_a_successor_on_its_way_leaves_recall_with_its_source(
+    office: Office, goes: Callable[..., object]
+) -> None:
+    """SEMANTICS §11: it does not matter that it was not live yet when its source went."""
+    engine, admin = office.engine, office.admin
+    source = office.remember("a kettle", "alice")
+    derived = office.remember("of kettles", "bob", derived_from=(source,))
+    failpoints.arm("e2.pending:raise")
+    with pytest.raises(ErasurePending):
+        update(engine, admin, derived, "of kettles and pans")
+    goes(engine, admin, source)
+    upkeep(engine)
+    (successor,) = [body["memory_id"] for body in office.log() if body.get("previous_id") == derived]
+    told = status.status(engine, admin, successor)
+    assert (told.valid, told.retrieval_safe, told.failures) == (True, False, ("restricted",))
+    assert successor not in office.found("kettle")

@@ -106,9 +106,11 @@ def live(unit: Unit, ids: Sequence[MemoryId]) -> dict[MemoryId, MemoryRow]:
     return {row["memory_id"]: _row(row) for row in found}
 
 
-def with_life(unit: Unit, ids: Sequence[MemoryId], life: Life) -> list[MemoryId]:
-    """Return those of the ids that are at this point of their life."""
-    query = select(memories.c.memory_id).where(_MINE, one_of(memories.c.memory_id), memories.c.life == life)
+def with_life(unit: Unit, ids: Sequence[MemoryId], *lives: Life) -> list[MemoryId]:
+    """Return those of the ids that are at one of these points of their life."""
+    query = select(memories.c.memory_id).where(
+        _MINE, one_of(memories.c.memory_id), memories.c.life.in_(lives)
+    )
     return [MemoryId(value) for value in unit.connection.execute(query, any_of(unit, ids)).scalars()]
 
 
