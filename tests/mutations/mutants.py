@@ -95,6 +95,33 @@ MUTANTS: Final = {
         {_ENGINE + "reserve.py": (("os.posix_fallocate(descriptor, 0, self._size)", "pass"),)},
         ("tests/crash/test_disks.py::test_a_full_disk_refuses_what_grows_and_still_erases",),
     ),
+    "hide the line of somebody who died": Mutant(
+        {
+            _ENGINE + "parts.py": (
+                ("        if not_withdrawn(self.custody", "        if () and not_withdrawn(self.custody"),
+            )
+        },
+        ("tests/engine/verbs/test_cut_short.py",),
+    ),
+    "carry out a line that was taken back": Mutant(
+        {
+            _ENGINE + "journal.py": (
+                ("if line.seq in standing and not _was_withdrawn(engine, line)", "if line.seq in standing"),
+            )
+        },
+        ("tests/engine/verbs/test_cut_short.py",),
+    ),
+    "take back a line whose act is kept": Mutant(
+        {
+            _ENGINE + "parts.py": (
+                (
+                    "                self._withdraw_unless_kept(opened)",
+                    "                self._withdraw(opened)",
+                ),
+            )
+        },
+        ("tests/engine/verbs/test_cut_short.py",),
+    ),
     "let another worker's erasure lie": Mutant(
         {_ENGINE + "store/leases.py": (("return or_(leases.c.until <= time, ", "return or_("),)},
         (

@@ -4,13 +4,12 @@ CUSTODY.md §4. A line is applied as far as it is not true yet, with the receipt
 one that the database saw already changes nothing.
 """
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from . import agreement, deferral, disposal, hold_end, journal_owed, policy, rotation, suppression
 from .custody import JournalEntry
-from .custody.journal import WITHDRAWN
+from .custody.journal import WITHDRAWN, not_withdrawn
 from .errors import NotFound
 from .failpoints import failpoint
 from .journal_owed import Replay, text_of, time_of
@@ -52,18 +51,25 @@ from .store.signing import Range
 from .store.unit import Unit
 
 
+def finish(engine: Engine) -> None:
+    """Carry out what a process that died told custody and did not come to do; governance waits for it."""
+    with engine.store.snapshot() as connection:
+        seen = tenants.journal_seen(connection)
+    if not_withdrawn(engine.custody.journal_after(seen)):
+        replay(engine)
+
+
 def replay(engine: Engine) -> int:
     """Apply every journal line that the database has not seen, in order; return how many there were."""
     lines, standing = _unseen(engine)
-    with _replaying(engine):
-        for line in lines:
-            failpoint("boot.journal")
-            with engine.unit(TenantId(line.tenant)) as unit:
-                if line.seq <= tenants.journal_seen(unit.connection, lock=True):
-                    continue  # the process that wrote it has just committed what it says
-                if line.seq in standing:
-                    _KINDS[line.kind](engine, unit, line)
-                tenants.advance_journal(unit.connection, line.seq)
+    for line in lines:
+        failpoint("boot.journal")
+        with engine.unit(TenantId(line.tenant), replaying=True) as unit:
+            if line.seq <= tenants.journal_seen(unit.connection, lock=True):
+                continue  # the process that wrote it has just committed what it says
+            if line.seq in standing and not _was_withdrawn(engine, line):
+                _KINDS[line.kind](engine, unit, line)
+            tenants.advance_journal(unit.connection, line.seq)
     for number, line in enumerate(lines):
         if line.kind == "consent" and line.seq in standing:
             told = {one for later in lines[number:] if later.kind == "owed" for one in later.ids}
@@ -75,11 +81,10 @@ def replay(engine: Engine) -> int:
 def replay_commitment_keys(engine: Engine) -> None:
     """Bring every tenant to its newest commitment key before anything is stated; the lines stay unseen."""
     lines, standing = _unseen(engine)
-    with _replaying(engine):
-        for line in lines:
-            if line.kind == rotation.COMMITMENT_LINE and line.seq in standing:
-                with engine.unit(TenantId(line.tenant)) as unit:
-                    _commitment_key_rotated(engine, unit, line)
+    for line in lines:
+        if line.kind == rotation.COMMITMENT_LINE and line.seq in standing:
+            with engine.unit(TenantId(line.tenant), replaying=True) as unit:
+                _commitment_key_rotated(engine, unit, line)
 
 
 def _unseen(engine: Engine) -> tuple[list[JournalEntry], set[int]]:
@@ -88,19 +93,13 @@ def _unseen(engine: Engine) -> tuple[list[JournalEntry], set[int]]:
         seen = tenants.journal_seen(connection)
         known = {tenant.tenant_id for tenant in tenants.everyone(connection)}
     lines = engine.custody.journal_after(seen)
-    withdrawn = {line.codes["line"] for line in lines if line.kind == WITHDRAWN}
-    acts = [line for line in lines if line.kind != WITHDRAWN and line.seq not in withdrawn]
     # A tenant made after the backup is not there to be governed.
-    return lines, {line.seq for line in acts if line.tenant in known}
+    return lines, {line.seq for line in not_withdrawn(lines) if line.tenant in known}
 
 
-@contextmanager
-def _replaying(engine: Engine) -> Generator[None]:
-    engine.is_replaying = True
-    try:
-        yield
-    finally:
-        engine.is_replaying = False
+def _was_withdrawn(engine: Engine, line: JournalEntry) -> bool:
+    """Say whether whoever wrote a line took it back between its being read and the lock being had."""
+    return line not in not_withdrawn([line, *engine.custody.journal_after(line.seq, WITHDRAWN)])
 
 
 def _key_revoked(_: Engine, unit: Unit, line: JournalEntry) -> None:

@@ -3,15 +3,15 @@
 import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from .audit import Audit
 from .custody import Custody, address
-from .custody.journal import WITHDRAWN
+from .custody.journal import WITHDRAWN, not_withdrawn
 from .custody.sealing import commitment_key
 from .duties import Duties
-from .errors import CustodyUnavailable, Fault, IntegrityFault
+from .errors import CustodyUnavailable, Fault, IntegrityFault, StorageUnavailable
 from .failpoints import failpoint
 from .indexes import Indexes, Keep
 from .model import Attested, Clock, JsonObject, Tenant, TenantId
@@ -86,14 +86,13 @@ class Engine:
         self.swept_at = 0
         self._moved: set[TenantId] = set()  # whose log custody has not heard of since its last commit
         self._marked_at: dict[TenantId, int] = {}
-        self.is_replaying = False  # then the journal is not told again: new lines would hide those to come
 
     @contextmanager
-    def unit(self, tenant: TenantId) -> Generator[Unit]:
+    def unit(self, tenant: TenantId, *, replaying: bool = False) -> Generator[Unit]:
         """Open a writing transaction in one tenant; it commits when the block ends."""
         opened: Unit | None = None
         try:
-            with self.store.unit(tenant) as opened:
+            with self.store.unit(tenant, replaying=replaying) as opened:
                 if not self.store.is_sqlite:
                     tenants.lock(opened)  # first of all locks, so that no two units wait for each other
                 try:
@@ -102,10 +101,19 @@ class Engine:
                     self._withdraw(opened)  # under the lock: another process's replay waits for it
                     raise
         except BaseException:
-            if opened is not None:
-                self._withdraw(opened)
+            if opened is not None and opened.journaled:
+                self._withdraw_unless_kept(opened)
             raise
         self._moved.add(tenant)
+
+    def _withdraw_unless_kept(self, unit: Unit) -> None:
+        """Take back what custody was told, unless the commit that failed to answer did happen.
+
+        Where the database does not say, the line stands: whoever asks next finds it done, or does it.
+        """
+        with suppress(StorageUnavailable), self.store.transaction() as connection:
+            if tenants.journal_seen(connection, lock=True) < unit.journaled[-1]:
+                self._withdraw(unit)
 
     def _withdraw(self, unit: Unit) -> None:
         """Take back what custody was told: it is answered that nothing was done, so no opening may do it."""
@@ -151,10 +159,14 @@ class Engine:
 
         The line is durable first: a crash in between makes the act happen on the next open. It bears the
         act's own time where that is on record, so that what is replayed equals what was.
+        Raises StorageUnavailable while a line of somebody who died is not carried out: ours would hide it.
         """
-        if self.is_replaying:
-            return
-        tenants.journal_seen(unit.connection, lock=True)  # another process's replay waits for our commit
+        if unit.is_replaying:
+            return  # new lines would hide those to come
+        seen = tenants.journal_seen(unit.connection, lock=True)  # nobody is between line and commit now
+        if not_withdrawn(self.custody.journal_after(seen)):
+            self.wake.set()
+            raise StorageUnavailable("an act that was cut short is being finished; ask again shortly")
         number = self.custody.journal_append(
             tenant=unit.tenant,
             kind=kind,

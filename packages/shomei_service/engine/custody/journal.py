@@ -95,6 +95,12 @@ def after(connection: Connection, seq: int, kind: str | None = None) -> list[Jou
     ]
 
 
+def not_withdrawn(lines: Sequence[JournalEntry]) -> list[JournalEntry]:
+    """Return the lines that nobody took back, of a run that goes to the newest."""
+    withdrawn = {line.codes["line"] for line in lines if line.kind == WITHDRAWN}
+    return [line for line in lines if line.kind != WITHDRAWN and line.seq not in withdrawn]
+
+
 def mark(book: Book, tenant_id: str, origin: str, seq: int) -> None:
     """Write down how far a tenant's log has come; within one origin it never goes back."""
     for known, reached in _MARKED.rows(book.connection, {"whose": tenant_id}):

@@ -44,11 +44,15 @@ _ASSERTED = {"journal_mode": "wal", "synchronous": "2", "secure_delete": "1", "f
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """An open transaction, the only tenant it may touch, and what custody's journal was told in it."""
+    """An open transaction, the only tenant it may touch, and what custody's journal was told in it.
+
+    One that replays the journal tells it nothing.
+    """
 
     connection: Connection
     tenant: TenantId
     journaled: list[int] = field(default_factory=list[int])
+    is_replaying: bool = False
 
     def part(self) -> AbstractContextManager[object]:
         """Return a part of the transaction that, when it fails, is undone alone."""
@@ -135,10 +139,10 @@ class Store:
             yield connection
 
     @contextmanager
-    def unit(self, tenant: TenantId) -> Generator[Unit]:
+    def unit(self, tenant: TenantId, *, replaying: bool = False) -> Generator[Unit]:
         """Yield a writing unit of one tenant."""
         with self.transaction(tenant) as connection:
-            yield Unit(connection, tenant)
+            yield Unit(connection, tenant, is_replaying=replaying)
 
     @contextmanager
     def reading(self, tenant: TenantId) -> Generator[Unit]:
