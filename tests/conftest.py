@@ -1,9 +1,11 @@
 """What every run of the tests owes: no skip goes unseen, and in CI none goes unexplained."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from shomei_service.engine import failpoints
 from tests.providers import custodian, machines
@@ -28,6 +30,21 @@ _MUST = "must: "  # a skip that says why it has to be
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let the laws that can go on for long do so; their last result is kept beside them."""
     parser.addoption("--deep", action="store_true", help="go ten times as far (tests/laws)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let every run try the same examples, however slow the machine; going deep tries others each time."""
+    settings.register_profile(
+        "house",
+        deadline=None,
+        derandomize=not config.getoption("--deep"),
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    settings.load_profile("house")
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # as in the background of a shell: what runs inherits it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
