@@ -1,5 +1,6 @@
 """The application: FastAPI over the one table of routes, in one layer that seals every answer."""
 
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -46,16 +47,18 @@ def create_app(
     operations: Iterable[AnyOperation] = OPERATIONS,
     settings: Settings | None = None,
     on_broken: Callable[[], None] = lambda: None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> FastAPI:
     """Return the service over an open engine; whoever opened the engine closes it, after the application.
 
     `on_broken` is called once a disk has failed to keep what was written: the process has to end.
+    `clock` says how often somebody asks.
     Raises StartRefused when no settings are given and the environment's are not valid.
     """
     upkeep = Upkeep(engine, on_broken=on_broken)
     embedding = Upkeep(engine, embed, wake=engine.embed_now)
     lanes = Lanes()
-    rates = Rates(settings or read_settings())
+    rates = Rates(settings or read_settings(), clock)
     meters = Meters(engine, lanes, upkeep)
     callers = Gathering(lanes, Lane.ADMIT, partial(access.authenticate_each, engine))
     described = [

@@ -46,9 +46,9 @@ class Pace:
 class Rates:
     """The paces of one service."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         requests, adds, searches, governed = (
-            Pace(rate, burst=rate)
+            Pace(rate, burst=rate, clock=clock)
             for rate in (
                 settings.rate_requests,
                 settings.rate_adds,
@@ -65,7 +65,8 @@ class Rates:
             Lane.GOVERN: (governed,),
             Lane.EXPORT: (governed,),
         }
-        self._failed = Pace(settings.rate_failed_keys / _MINUTE, burst=settings.rate_failed_keys)
+        wrong = settings.rate_failed_keys
+        self._failed = Pace(wrong / _MINUTE, burst=wrong, clock=clock)
 
     def admit(self, key: str, lane: Lane) -> None:
         """Count one request of a key. Raises TooOften, and counts nothing, when it has to wait."""
