@@ -1,10 +1,11 @@
 """An engine with keys for two tenants, a synchronous client over ASGI, and a real server on a free port."""
 
+import contextlib
 import json
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from shomei_service.settings import Settings
 from tests.fakes import new_home
 
 UNKNOWN = "lm_" + 32 * "0"
+PATIENCE_S = 60  # for what does come: a busy machine may take its time
 PATIENT = Settings(rate_failed_keys=1_000_000)  # these tests show many wrong keys from one address
 
 
@@ -127,12 +129,13 @@ class Live:
     port: int
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=5)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
 
     def raw(self, request: bytes) -> Answer:
         """Send bytes as they are and read one response."""
         with self.connect() as connection:
-            connection.sendall(request)
+            with contextlib.suppress(ConnectionError):  # it may be refused before all of it is taken
+                connection.sendall(request)
             return read_answer(connection)
 
     def ask(
@@ -153,19 +156,23 @@ class Live:
 def read_answer(connection: socket.socket) -> Answer:
     received = bytearray()
     while b"\r\n\r\n" not in received:
-        piece = connection.recv(65536)
-        assert piece, "the connection ended before an answer"
-        received += piece
+        received += _more(connection)
     head, _, body = bytes(received).partition(b"\r\n\r\n")
     status_line, *fields = head.decode("latin-1").split("\r\n")
     headers = {name.lower(): value for name, _, value in (field.partition(": ") for field in fields)}
     taken = bytearray(body)
     while len(taken) < int(headers.get("content-length", 0)):
-        taken += connection.recv(65536)
+        taken += _more(connection)
     if headers.get("transfer-encoding") == "chunked":
         while not taken.endswith(b"0\r\n\r\n"):
-            taken += connection.recv(65536)
+            taken += _more(connection)
     return Answer(int(status_line.split(" ")[1]), headers, bytes(taken))
+
+
+def _more(connection: socket.socket) -> bytes:
+    piece = connection.recv(65536)
+    assert piece, "the connection ended before an answer did"
+    return piece
 
 
 @contextmanager
@@ -188,16 +195,21 @@ def run(config: uvicorn.Config) -> Iterator[Live]:
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
-        deadline = time.monotonic() + 10
-        while not server.started:
-            assert time.monotonic() < deadline, "the server did not start"
-            time.sleep(0.01)
+        until(lambda: server.started)
         try:
             yield Live(listener.getsockname()[1])
         finally:
             server.should_exit = True
-            thread.join(20)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
+
+
+def until(question: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not question():
+        assert time.monotonic() < deadline, "it did not come to be so"
+        time.sleep(0.005)
 
 
 def without_id(answer: httpx.Response | Answer) -> bytes:

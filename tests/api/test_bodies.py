@@ -3,6 +3,8 @@
 import base64
 import contextlib
 import json
+import select
+import socket
 import time
 import tracemalloc
 from collections.abc import AsyncIterator
@@ -14,7 +16,7 @@ import pytest
 from shomei_service.api.bodies import BATCH, SINGLE, parse
 from shomei_service.api.errors import Malformed, TooDeep
 from shomei_service.engine import limits
-from tests.api.house import House, Live, read_answer, serve
+from tests.api.house import PATIENCE_S, House, Live, read_answer, serve
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "jsontestsuite_parsing.jsonl"
 # Accepted by RFC 8259, refused by I-JSON (RFC 7493 §2.1, §2.3): two readers could differ on them.
@@ -118,7 +120,7 @@ def test_a_hostile_batch_costs_little(raw: bytes) -> None:
         parse(raw, BATCH)
     spent, peak = time.process_time() - began, tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert spent < 10  # seconds, traced; a quadratic reader takes minutes
+    assert spent < 30  # seconds, traced; a quadratic reader takes minutes
     assert peak < 3 * limits.BATCH_BODY_BYTES
 
 
@@ -246,8 +248,9 @@ def test_a_chunked_flood_is_cut_off(house: House, live: Live) -> None:
     chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
     with live.connect() as connection:
         connection.sendall(head(house, b"Transfer-Encoding: chunked"))
-        for _ in range(limits.BODY_BYTES // 65536 + 1):
-            connection.sendall(chunk)
+        with contextlib.suppress(ConnectionError):  # it may be refused before all of the last is taken
+            for _ in range(limits.BODY_BYTES // 65536 + 1):
+                connection.sendall(chunk)
         assert read_answer(connection).status == 413
 
 
@@ -256,12 +259,15 @@ def test_others_are_served_while_many_dawdle(house: House, live: Live) -> None:
     try:
         for connection in slow:
             connection.sendall(head(house, b"Content-Length: 100") + b"{")
-        began = time.monotonic()
         assert live.ask("POST", "/v1/memories", key=house.data, body=b'{"messages":"quick"}').status == 200
-        assert time.monotonic() - began < 1
+        assert not any(has_an_answer(connection) for connection in slow)
     finally:
         for connection in slow:
             connection.close()
+
+
+def has_an_answer(connection: socket.socket) -> bool:
+    return connection in select.select([connection], [], [], 0)[0]
 
 
 def test_large_bodies_wait_for_room_and_then_go_on(house: House) -> None:
@@ -269,22 +275,31 @@ def test_large_bodies_wait_for_room_and_then_go_on(house: House) -> None:
     with serve(house) as live:
         key = house.data.encode()
         body = b'{"memories":[{"messages":"patient"}]}'
-        request = head(house, b"Content-Length: %d" % len(body)).replace(
+        request = head(house, b"Content-Length: %d" % len(body), b"Expect: 100-continue").replace(
             b"/v1/memories", b"/v1/memories/batch"
         )
         dawdling = [live.connect() for _ in range(8)]
         for connection in dawdling:
-            connection.sendall(request + body[:-1])
-        time.sleep(0.2)
+            connection.sendall(request)
+            assert is_told_to_go_on(connection)
+            connection.sendall(body[:-1])
         with live.connect() as waiting:
-            waiting.sendall(request + body)
+            waiting.sendall(request)
             waiting.settimeout(0.3)
             with pytest.raises(TimeoutError):
                 waiting.recv(1)
             assert live.ask("POST", "/v1/memories", key=key.decode(), body=b'{"messages":"x"}').status == 200
             dawdling[0].sendall(body[-1:])
             assert read_answer(dawdling[0]).status == 200
-            waiting.settimeout(5)
+            waiting.settimeout(PATIENCE_S)
+            assert is_told_to_go_on(waiting)
+            waiting.sendall(body)
             assert read_answer(waiting).status == 200
         for connection in dawdling:
             connection.close()
+
+
+def is_told_to_go_on(connection: socket.socket) -> bool:
+    """Say whether the first that comes is the word that there is room for the body (RFC 9110 §15.2.1)."""
+    wanted = b"HTTP/1.1 100 Continue\r\n\r\n"
+    return connection.recv(len(wanted), socket.MSG_WAITALL) == wanted

@@ -15,7 +15,7 @@ from shomei_service.engine.errors import NotFound, StorageUnavailable
 from shomei_service.engine.model import Policies, PostForget
 from shomei_service.engine.verbs import access
 from shomei_service.engine.verbs.forget import forget
-from tests.api.house import House
+from tests.api.house import PATIENCE_S, House
 
 TOGETHER = 5
 
@@ -30,7 +30,7 @@ class Slow:
     def __call__(self, asked: Sequence[int]) -> list[int | Exception]:
         self.groups.append([*asked])
         if 0 in asked:
-            assert self.go.wait(5)
+            assert self.go.wait(PATIENCE_S)
         if -1 in asked:
             raise StorageUnavailable("the database does not answer or is full")
         return [NotFound("no such memory") if one == 1 else one * 2 for one in asked]
@@ -86,7 +86,7 @@ def test_who_has_waited_long_is_told_so_and_is_not_worked_on() -> None:
         await begun(slow)
         with pytest.raises(Busy):
             await gathering.ask("a", 2)
-        lanes.patience_s = 5
+        lanes.patience_s = PATIENCE_S
         patient = asyncio.create_task(gathering.ask("a", 3))
         await asyncio.sleep(0.01)
         slow.go.set()

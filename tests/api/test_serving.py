@@ -25,7 +25,7 @@ from shomei_service.api.server import configuration
 from shomei_service.api.upkeep import Upkeep
 from shomei_service.engine.errors import SigningFault, StorageUnavailable
 from shomei_service.engine.shared_embedder import Waiting
-from tests.api.house import House, Live, read_answer, serve
+from tests.api.house import PATIENCE_S, House, Live, read_answer, serve, until
 
 
 def test_health_and_readiness_need_no_key_and_tell_nothing(house: House, live: Live) -> None:
@@ -172,8 +172,8 @@ def test_garbage_after_an_answer_is_not_mixed_into_it(house: House, live: Live) 
         key = house.data.encode()
         connection.sendall(
             b"GET /v1/signer HTTP/1.1\r\nHost: s\r\nAuthorization: Bearer " + key + b"\r\n\r\n"
+            b"\x00garbage\r\n\r\n"
         )
-        connection.sendall(b"\x00garbage\r\n\r\n")
         received = b""
         while piece := connection.recv(65536):
             received += piece
@@ -182,25 +182,19 @@ def test_garbage_after_an_answer_is_not_mixed_into_it(house: House, live: Live) 
 
 
 class Hasty(Connection):
-    head_seconds = 0.3
+    head_seconds = 1.0
 
 
 def test_a_head_that_does_not_come_is_not_waited_for(house: House) -> None:
-    with (
-        serve(house, http=Hasty) as live,
-        live.connect() as silent,
-        live.connect() as slow,
-        live.connect() as kept,
-    ):
-        slow.sendall(b"GET /healthz HTTP/1.1\r\nHost")
+    with serve(house, http=Hasty) as live, live.connect() as kept:
         kept.sendall(b"GET /healthz HTTP/1.1\r\nHost: s\r\n\r\n")
         assert read_answer(kept).status == 200
         kept.sendall(b"\r\n")
-        began = time.monotonic()
-        for connection in (slow, silent, kept):
-            assert read_answer(connection).status == 408
-            assert has_ended(connection)
-        assert time.monotonic() - began < 3
+        with live.connect() as silent, live.connect() as slow:
+            slow.sendall(b"GET /healthz HTTP/1.1\r\nHost")
+            for connection in (slow, silent, kept):
+                assert read_answer(connection).status == 408
+                assert has_ended(connection)
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(house: House) -> None:
@@ -233,10 +227,7 @@ def test_connections_are_counted(house: House) -> None:
             assert answer.headers["retry-after"].isdigit()
         for connection in held:
             connection.close()
-        deadline = time.monotonic() + 5
-        while live.raw(b"GET /healthz HTTP/1.1\r\nHost: s\r\n\r\n").status != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: live.raw(b"GET /healthz HTTP/1.1\r\nHost: s\r\n\r\n").status == 200)
 
 
 class Slow:
@@ -249,7 +240,7 @@ class Slow:
 
     def _slow(self, ask: Ask[Any, Any]) -> Any:
         self.began.set()
-        assert self.go.wait(10)
+        assert self.go.wait(PATIENCE_S)
         try:
             return self._act(ask)
         finally:
@@ -270,10 +261,10 @@ def test_an_erase_that_has_begun_completes_without_its_client(house: House) -> N
                 b"DELETE /v1/memories/" + memory_id.encode() + b" HTTP/1.1\r\nHost: s\r\n"
                 b"Authorization: Bearer " + key + b"\r\n\r\n"
             )
-            assert slow.began.wait(5)
+            assert slow.began.wait(PATIENCE_S)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
         slow.go.set()
-        assert slow.ended.wait(5)
+        assert slow.ended.wait(PATIENCE_S)
         assert live.ask("GET", "/healthz").status == 200
     assert house.call("GET", f"/v1/memories/{memory_id}", key=house.data).status_code == 404
 
@@ -313,15 +304,15 @@ def test_a_server_told_to_stop_lets_an_erase_finish_first(house: House) -> None:
     with serve(house, app=create_app(house.engine, [slow.operation]), grace=0.1) as live:
         request = threading.Thread(target=attempt, args=(live, memory_id, house.admin))
         request.start()
-        assert slow.began.wait(5)
+        assert slow.began.wait(PATIENCE_S)
         threading.Timer(1.0, slow.go.set).start()
     assert slow.ended.is_set()
-    request.join(5)
+    request.join(PATIENCE_S)
     assert house.call("GET", f"/v1/memories/{memory_id}", key=house.data).status_code == 404
 
 
 def attempt(live: Live, memory_id: str, key: str) -> None:
-    with contextlib.suppress(AssertionError):  # the server may hang up before it answers
+    with contextlib.suppress(AssertionError, ConnectionError):  # the server may hang up before it answers
         live.ask("DELETE", f"/v1/memories/{memory_id}", key=key)
 
 
@@ -350,11 +341,11 @@ def test_erasing_never_queues_behind_recall(house: House) -> None:
         ]
         for recall in recalls:
             recall.start()
-        assert slow.began.wait(5)
+        assert slow.began.wait(PATIENCE_S)
         erased = live.ask("DELETE", f"/v1/memories/{memory_id}", key=house.admin).status
         slow.go.set()
         for recall in recalls:
-            recall.join(5)
+            recall.join(PATIENCE_S)
         assert erased == 200
 
 
@@ -365,7 +356,7 @@ def test_a_full_lane_says_busy() -> None:
         filled, refused = Lanes({Lane.RECALL: 1, Lane.GOVERN: 1}, queue=1), 0
         async with anyio.create_task_group() as tasks:
             for _ in range(2):
-                tasks.start_soon(filled.run, Lane.RECALL, go.wait, 5)
+                tasks.start_soon(filled.run, Lane.RECALL, go.wait, PATIENCE_S)
             await anyio.sleep(0.05)
             try:
                 await filled.run(Lane.RECALL, go.is_set)
@@ -386,11 +377,11 @@ def test_who_has_waited_long_is_told_so_and_who_waits_shortly_is_served() -> Non
     async def stuck() -> None:
         lanes = Lanes({Lane.RECALL: 1}, patience_s=0.05)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lanes.run, Lane.RECALL, go.wait, 5)
+            tasks.start_soon(lanes.run, Lane.RECALL, go.wait, PATIENCE_S)
             await anyio.sleep(0.02)
             with pytest.raises(Busy):
                 await lanes.run(Lane.RECALL, done.append, "refused")
-            lanes.patience_s = 5
+            lanes.patience_s = PATIENCE_S
             tasks.start_soon(lanes.run, Lane.RECALL, done.append, "served")
             await anyio.sleep(0.02)
             go.set()
@@ -420,13 +411,6 @@ class Tended:
         return self.more > 0
 
 
-def until(question: Any) -> None:
-    deadline = time.monotonic() + 5
-    while not question():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_upkeep_runs_at_start_when_woken_and_while_there_is_more() -> None:
     engine: Any = Tended()
     tended = Upkeep(engine, engine.tend, every=30)
@@ -444,13 +428,15 @@ def test_upkeep_runs_at_start_when_woken_and_while_there_is_more() -> None:
 def test_upkeep_survives_a_broken_disk_without_spinning() -> None:
     engine: Any = Tended()
     engine.broken = True
-    tended = Upkeep(engine, engine.tend, every=0.2)
+    every, began = 0.2, time.monotonic()
+    tended = Upkeep(engine, engine.tend, every=every)
     tended.start()
     until(lambda: engine.rounds == 1)
     for _ in range(20):
         engine.wake.set()
         time.sleep(0.005)
-    assert engine.rounds <= 2
+    rounds = engine.rounds
+    assert rounds <= 2 + (time.monotonic() - began) / every
     assert not tended.is_well
     engine.broken = False
     until(lambda: tended.is_well)

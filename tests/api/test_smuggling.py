@@ -41,10 +41,10 @@ def sent(live: Live, request: bytes) -> list[int]:
     """Send the bytes; return the status of every answer that comes until the connection ends or is idle."""
     received = b""
     with live.connect() as connection, contextlib.suppress(ConnectionError, TimeoutError):
-        connection.settimeout(IDLE_S)
         connection.sendall(request)
         while piece := connection.recv(65536):
             received += piece
+            connection.settimeout(IDLE_S)
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", received)]
 
 
