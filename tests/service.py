@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,7 +16,8 @@ from pathlib import Path
 from tests.fakes import Home
 
 ROOT = Path(__file__).resolve().parents[1]
-_START_S = 60
+_START_S = 120
+_END_S = 120
 _SERVE = "import sys; from shomei_service.cli.main import main; sys.exit(main(['serve']))"
 
 
@@ -46,8 +48,7 @@ def serving(
 ) -> Generator[Service]:
     """Run the service on a free port, or this one, until the block ends; `before` is code that runs first."""
     log = folder / f"serve-{time.monotonic_ns()}.log"
-    port = port or _free_port()
-    with log.open("wb") as output:
+    with taken_port(port or 0) as port, log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", f"{before}\n{_SERVE}"],
             env=environment(home, SHOMEI_PORT=str(port), **(settings or {})),
@@ -55,14 +56,19 @@ def serving(
             stdout=output,
             stderr=output,
         )
-    service = Service(f"http://127.0.0.1:{port}", process, log)
+        service = Service(f"http://127.0.0.1:{port}", process, log)
+        try:
+            _await_ready(service)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
     try:
-        _await_ready(service)
         yield service
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(timeout=30)
+        process.wait(timeout=_END_S)
 
 
 def _await_ready(service: Service) -> None:
@@ -86,9 +92,11 @@ def _is_ready(service: Service) -> bool:
         asking.close()
 
 
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+@contextmanager
+def taken_port(port: int = 0) -> Generator[int]:
+    """Keep a port, a free one if 0, from everybody but the service that is to listen on it."""
+    with socket.socket() as holder:
+        # The service sets this too: then two may be bound, as long as one alone listens.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", port))
+        yield holder.getsockname()[1]

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -20,17 +19,13 @@ import yaml
 
 from shomei_memory_verify import verify_signed_receipt
 from tests.engine.custody.postgres import Server, programs, running
+from tests.service import taken_port
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
+PATIENCE_S = 120
 OWNER = "memories"  # instead of shomei, which is the superuser of the server that tests share
 COMPOSE: Any = yaml.safe_load((ROOT / "compose.yaml").read_text())
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +54,25 @@ def bao_server(folder: Path) -> Iterator[Bao]:
         pytest.skip("must: OpenBao is not on this machine")
     data = folder / "openbao"
     data.mkdir()
-    ports = {"8200": str(free_port()), "8201": str(free_port()), "/openbao/file": str(data)}
-    written = re.sub(
-        "8200|8201|/openbao/file", lambda m: ports[m[0]], (DEPLOY / "openbao/server.hcl").read_text()
-    )
-    (folder / "server.hcl").write_text(written)
-    bao = Bao(program, f"http://127.0.0.1:{ports['8200']}")
-    with (folder / "openbao.log").open("wb") as log:
-        running = subprocess.Popen(
-            [program, "server", f"-config={folder}/server.hcl"], stdout=log, stderr=log
+    with taken_port() as port, taken_port() as cluster_port:
+        others = {"8200": str(port), "8201": str(cluster_port), "/openbao/file": str(data)}
+        written = re.sub(
+            "8200|8201|/openbao/file", lambda m: others[m[0]], (DEPLOY / "openbao/server.hcl").read_text()
         )
-    try:
-        yield opened(bao, running, folder / "openbao.log")
-    finally:
-        running.terminate()
-        running.wait(20)
+        (folder / "server.hcl").write_text(written)
+        with (folder / "openbao.log").open("wb") as log:
+            running = subprocess.Popen(
+                [program, "server", f"-config={folder}/server.hcl"], stdout=log, stderr=log
+            )
+        try:
+            yield opened(Bao(program, f"http://127.0.0.1:{port}"), running, folder / "openbao.log")
+        finally:
+            running.terminate()
+            running.wait(PATIENCE_S)
 
 
 def opened(bao: Bao, running: "subprocess.Popen[bytes]", log: Path) -> Bao:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline and running.poll() is None:
         try:
             if (
@@ -119,7 +114,7 @@ def roles_of(postgres: Server, folder: Path) -> None:
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Return compose's own settings for the service, with addresses of this machine."""
     folder = tmp_path_factory.mktemp("together")
-    with bao_server(folder) as bao, running() as postgres:
+    with bao_server(folder) as bao, running() as postgres, taken_port() as port:
         bao.say("secrets", "enable", "transit")
         bao.say("policy", "write", "shomei", DEPLOY / "openbao/shomei.policy.hcl")
         token = bao.say(
@@ -149,7 +144,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
             "SHOMEI_VAULT_URL": bao.address,
             "SHOMEI_VAULT_TOKEN_FILE": str(folder / "vault_token"),
             "SHOMEI_HOME": str(folder / "home"),
-            "SHOMEI_PORT": str(free_port()),
+            "SHOMEI_PORT": str(port),
             "SHOMEI_EMBEDDER": "none",
         }
 
@@ -163,7 +158,7 @@ def test_init_and_serve_with_the_settings_of_compose(environment: dict[str, str]
         serving = subprocess.Popen([*main, "serve"], env=environment, stdout=log, stderr=log)
     try:
         url = f"http://127.0.0.1:{environment['SHOMEI_PORT']}"
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline and serving.poll() is None:
             try:
                 if httpx.get(f"{url}/readyz", trust_env=False).status_code == 200:
@@ -171,7 +166,7 @@ def test_init_and_serve_with_the_settings_of_compose(environment: dict[str, str]
             except httpx.TransportError:
                 time.sleep(0.1)
         assert serving.poll() is None, (tmp_path / "log").read_text()
-        with httpx.Client(base_url=url, trust_env=False) as client:
+        with httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_S) as client:
             client.headers["authorization"] = f"Bearer {made['admin_key']}"
             added = client.post("/v1/memories", json={"messages": "kept by another's keys"}).json()[
                 "results"
@@ -183,4 +178,4 @@ def test_init_and_serve_with_the_settings_of_compose(environment: dict[str, str]
         assert (body["key_custody"], body["finality"]) == ("vault_transit", "final")
     finally:
         serving.terminate()
-        serving.wait(30)
+        serving.wait(PATIENCE_S)

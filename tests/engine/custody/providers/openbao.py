@@ -2,20 +2,21 @@
 
 import secrets
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-_START_S = 60
+from tests.service import taken_port
+
+_START_S = 120
 POLICY = """
 path "MOUNT/keys/shomei-*" { capabilities = ["create", "read", "update", "delete"] }
 path "MOUNT/encrypt/shomei-*" { capabilities = ["update"] }
@@ -52,7 +53,8 @@ class OpenBao:
         self._bao = bao
         self._folder = folder
         self._tls = tls
-        self._port, self._cluster_port = _free_port(), _free_port()
+        self._held = ExitStack()  # the ports, also while it is stopped
+        self._port, self._cluster_port = (self._held.enter_context(taken_port()) for _ in range(2))
         self._process: subprocess.Popen[bytes] | None = None
         self._unseal_key = ""
         self.root_token = ""
@@ -88,6 +90,7 @@ class OpenBao:
         """End the process and let go of the connection to it."""
         self.stop()
         self._client.close()
+        self._held.close()
 
     def look(self, path: str) -> httpx.Response:
         """Ask for something with the root token."""
@@ -184,9 +187,3 @@ cluster_addr = "https://127.0.0.1:{self._cluster_port}"
 disable_mlock = true
 ui = false
 """
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
