@@ -32,7 +32,8 @@ class Flaky:
         self._upstream = parts.hostname or "", parts.port or 0
         self._released = threading.Event()
         self._fault: Fault | None = None
-        self._from, self._until = 0, 0
+        self._from, self._until, self._of = 0, 0, ""
+        self._counted = 0
         self.asked: list[str] = []
         proxy = self
 
@@ -53,9 +54,10 @@ class Flaky:
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def harm(self, fault: Fault, nth: int = 1, *, to_last: bool = False) -> None:
-        """From now on harm the nth request; with `to_last` every one from it on."""
+    def harm(self, fault: Fault, nth: int = 1, *, to_last: bool = False, of: str = "") -> None:
+        """From now on harm the nth request whose path ends so; with `to_last` every one from it on."""
         self.asked.clear()
+        self._counted, self._of = 0, of
         self._fault, self._from, self._until = fault, nth, 1 << 30 if to_last else nth
 
     def heal(self) -> None:
@@ -74,12 +76,14 @@ class Flaky:
     def _serve(self, door: BaseHTTPRequestHandler) -> None:
         body = door.rfile.read(int(door.headers.get("Content-Length", 0)))
         self.asked.append(f"{door.command} {door.path}")
-        is_harmed = self._from <= len(self.asked) <= self._until
+        is_counted = door.path.endswith(self._of)
+        self._counted += is_counted
+        is_harmed = self._from <= self._counted <= self._until and (is_counted or self._counted < self._until)
         fault = self._fault if is_harmed else None
         released = self._released
         if fault in (Fault.REFUSED, Fault.HANGING):
             if fault is Fault.HANGING:
-                released.wait(20)
+                released.wait(60)
             door.close_connection = True
             return
         if fault is Fault.SLOW:
@@ -96,7 +100,7 @@ class Flaky:
             _answer(door, status, kind, data)
 
     def _passed_on(self, door: BaseHTTPRequestHandler, body: bytes) -> tuple[int, str, bytes]:
-        connection = http.client.HTTPConnection(*self._upstream, timeout=20)
+        connection = http.client.HTTPConnection(*self._upstream, timeout=60)
         try:
             headers = {name: value for name, value in door.headers.items() if name.lower() != "connection"}
             connection.request(door.command, door.path, body, headers)
