@@ -42,8 +42,11 @@ def office(running: Running) -> Office:
 
 
 def race(number: int, *calls: Callable[[], Any]) -> list[Any]:
-    """Start calls together, give or take; the first rounds let each of two go first."""
-    lead_s = {0: 0.1, 1: -0.1}.get(number, random.Random(number).uniform(-0.01, 0.01))
+    """Start calls together, give or take; in the first rounds each of two is over before the other begins."""
+    if number < len(calls):
+        first, then = at_once([calls[number]]), at_once([calls[1 - number]])
+        return [*first, *then] if number == 0 else [*then, *first]
+    lead_s = random.Random(number).uniform(-0.01, 0.01)
     return at_once([partial(_late, max(lead_s * (-1) ** at, 0), call) for at, call in enumerate(calls)])
 
 
