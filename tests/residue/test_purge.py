@@ -77,9 +77,7 @@ def test_the_bytes_are_gone_when_it_is_said(house: House, home: Home, where: str
     erase(house.engine, house.admin, memory_id)
     assert not purged(house, memory_id)
     assert holders(home, *ciphertext(row)), "the control: until then they are there to be found"
-    began = time.monotonic()
-    upkeep(house.engine)
-    assert time.monotonic() - began < 2
+    upkeep(house.engine)  # one round
     assert purged(house, memory_id)
     assert holders(home, *ciphertext(row)) == set()
 

@@ -111,7 +111,7 @@ HOSTILE = {
 def test_hostile_text_takes_linear_time(name: str) -> None:
     started = time.process_time()
     analyse(HOSTILE[name])
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 30  # seconds; a quadratic reader takes minutes
 
 
 @settings(max_examples=50)

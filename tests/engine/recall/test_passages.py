@@ -88,7 +88,7 @@ def test_hostile_text_takes_linear_time(name: str) -> None:
     started = time.process_time()
     split_passages(HOSTILE[name])
     quote(HOSTILE[name], analyse("tea and 天 x"))
-    assert time.process_time() - started < 3
+    assert time.process_time() - started < 30  # seconds; a quadratic reader takes minutes
 
 
 def test_a_page_of_stops_takes_linear_time() -> None:
@@ -102,4 +102,4 @@ def test_a_page_of_stops_takes_linear_time() -> None:
         " " * 65_536,
     ):
         split_passages(text)
-    assert time.process_time() - started < 3
+    assert time.process_time() - started < 30  # seconds; a quadratic reader takes minutes
