@@ -65,7 +65,7 @@ class Order:
 def be_traced(arguments: list[str]) -> None:
     """Have strace watch this process, and return once it does."""
     subprocess.Popen(["strace", "-f", "-p", str(os.getpid()), *arguments], stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while "\nTracerPid:\t0\n" in Path("/proc/self/status").read_text():
         assert time.monotonic() < deadline, "strace did not attach"
         time.sleep(0.002)

@@ -51,7 +51,7 @@ def test_a_failed_sync_ends_the_service(tmp_path: Path, store: str) -> None:
             else:
                 answer = _add(client, _UNTOLD)
             assert answer.status_code == 503
-            assert service.process.wait(timeout=60) == 1
+            assert service.process.wait(timeout=120) == 1
         assert "look at the disk" in service.log.read_text()
     with home.opened() as house:
         texts = oracle.settled(house, home.settings)
@@ -64,7 +64,7 @@ def test_a_failed_sync_ends_the_service(tmp_path: Path, store: str) -> None:
 
 def _client(service: Service, home: Home) -> httpx.Client:
     headers = {"authorization": f"Bearer {home.admin_token}"}
-    return httpx.Client(base_url=service.url, headers=headers, trust_env=False, timeout=60)
+    return httpx.Client(base_url=service.url, headers=headers, trust_env=False, timeout=120)
 
 
 def _add(client: httpx.Client, text: str) -> httpx.Response:

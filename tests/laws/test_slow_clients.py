@@ -15,7 +15,7 @@ from tests import oracle
 from tests.crash.places import quick_folder
 from tests.fakes import Home, new_home
 from tests.laws.clients import AtWork
-from tests.laws.workers import holds_what_was_told, quiet, working
+from tests.laws.workers import holds_what_was_told, quiet, wait_until, working
 from tests.service import Service
 
 IDLE = 1000
@@ -37,7 +37,7 @@ def asked(home: Home, method: str, path: str, body: object = None) -> bytes:
 
 def connected(service: Service) -> socket.socket:
     where = urlsplit(service.url)
-    return socket.create_connection((where.hostname or "", where.port or 0), timeout=10)
+    return socket.create_connection((where.hostname or "", where.port or 0), timeout=60)
 
 
 def answered(service: Service, request: bytes) -> tuple[int, dict[str, object]]:
@@ -76,11 +76,10 @@ def test_a_thousand_idle_connections_keep_nobody_out(folder: Path) -> None:
     with working(home, folder, 1) as service:
         before = AtWork(service.url, home.admin_token, clients=4, seed=25)
         with before as told:
-            time.sleep(0.5)
+            wait_until(lambda: told.statuses["memories", 200] > 10)
             idle = [connected(service) for _ in range(IDLE)]
             done = told.statuses["memories", 200]
-            time.sleep(1.5)
-            assert told.statuses["memories", 200] > done, "whoever is in goes on"
+            wait_until(lambda: told.statuses["memories", 200] > done + 10)  # whoever is in goes on
             told.end()
             for one in idle:
                 one.close()

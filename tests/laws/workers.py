@@ -56,7 +56,7 @@ def kill(pid: int) -> None:
         return
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
+def wait_until(holds: Callable[[], bool], seconds: float = 120) -> None:
     """Wait for something to be so; fail if it is not in time."""
     deadline = time.monotonic() + seconds
     while not holds():

@@ -7,12 +7,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 KEY = "shm_0123456789abcdef_" + "Kq7" * 14 + "Z"
 RELAY = [sys.executable, "-m", "shomei_memory_mcp.server"]
-PATIENCE_S = 30.0  # what a busy machine may need; nothing waits that long when all is well
+PATIENCE_S = 60.0  # what a busy machine may need; nothing waits that long when all is well
 
 
 def environment(base_url: str | None = None, **extra: str) -> dict[str, str]:
@@ -20,6 +21,14 @@ def environment(base_url: str | None = None, **extra: str) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     given = {"SHOMEI_MCP_API_KEY": KEY} | ({"SHOMEI_MCP_BASE_URL": base_url} if base_url else {})
     return kept | given | extra
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to be so"
+        time.sleep(0.01)
 
 
 class Host:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from mcp.client.stdio import stdio_client
 
 from shomei_memory_mcp.answers import MAX_TEXT_BYTES
 from tests.fakes import Home, new_home
-from tests.mcp.host import RELAY, Host, environment
+from tests.mcp.host import RELAY, Host, environment, until
 from tests.service import serving
 
 MARK = "zq7end2end"
@@ -41,6 +42,17 @@ class World:
         answer = httpx.request(method, self.url + path, json=body, headers=key, trust_env=False, timeout=30)
         assert answer.is_success, answer.text
         return answer.json()
+
+    def is_idle(self) -> bool:
+        """Say whether the service does nothing but answer this."""
+        answer = httpx.get(
+            self.url + "/metrics",
+            headers={"authorization": f"Bearer {self.home.admin_token}"},
+            trust_env=False,
+            timeout=30,
+        )
+        calls = re.findall(r'^shomei_lane_calls{lane="(\w+)"} ([\d.]+)$', answer.text, re.MULTILINE)
+        return {lane for lane, count in calls if float(count)} == {"read"}
 
     def receipts(self) -> list[dict[str, Any]]:
         """Return the whole receipt log."""
@@ -319,7 +331,7 @@ def test_a_cancelled_write_is_whole_or_absent(world: World, mode: str) -> None:
             notice = {"method": "notifications/cancelled", "params": {"requestId": cancelled[-1]}}
             host.send({"jsonrpc": "2.0", **notice})
         assert host.request("ping")["result"] == {}
-        time.sleep(1)
+        until(world.is_idle)
         answered = {json.loads(line)["id"] for line in host.lines} & set(cancelled)
         found = host.call("search_memory", query=f"{MARK} number", user_id=subject, limit=100)
         stored = {one["id"] for one in found["structuredContent"]["results"]}

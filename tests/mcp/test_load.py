@@ -14,7 +14,7 @@ import pytest
 
 from shomei_memory_mcp import answers, client, network
 from tests.mcp.calls import VALID
-from tests.mcp.host import RELAY, Host, environment
+from tests.mcp.host import PATIENCE_S, RELAY, Host, environment, until
 from tests.mcp.stub import ADDED, Exchange, Stub
 
 CALLS = 200
@@ -199,9 +199,7 @@ def test_a_host_that_reads_late_gets_everything_and_memory_stays_small(stub: Stu
     ) as process:
         speak(process, HELLO, {"method": "notifications/initialized"})
         speak(process, *(search(number) for number in range(1, CALLS + 1)))
-        deadline = time.monotonic() + 30
-        while len(stub.requests) < CALLS and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until(lambda: len(stub.requests) == CALLS)
         time.sleep(0.5)
         assert resident_mib(process) < 250
         assert process.stdin is not None
@@ -209,7 +207,7 @@ def test_a_host_that_reads_late_gets_everything_and_memory_stays_small(stub: Stu
         lines = [process.stdout.readline() for _ in range(CALLS + 1)]
         assert sorted(json.loads(line)["id"] for line in lines) == list(range(CALLS + 1))
         process.stdin.close()
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_a_host_that_stops_reading_can_still_end_it(stub: Stub) -> None:
@@ -221,8 +219,7 @@ def test_a_host_that_stops_reading_can_still_end_it(stub: Stub) -> None:
             speak(process, HELLO, {"method": "notifications/initialized"})
             before = len(stub.requests)
             speak(process, *(search(number) for number in range(1, 30)))
-            while len(stub.requests) < before + 5:
-                time.sleep(0.01)
+            until(lambda before=before: len(stub.requests) >= before + 5)
             assert process.stdin is not None
             assert process.stdout is not None
             if how == "end of input":
@@ -231,7 +228,7 @@ def test_a_host_that_stops_reading_can_still_end_it(stub: Stub) -> None:
                 process.terminate()
             else:
                 process.stdout.close()
-            assert process.wait(30) == 0
+            assert process.wait(PATIENCE_S) == 0
             process.stdout.close()
 
 

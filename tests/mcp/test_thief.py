@@ -14,7 +14,7 @@ from shomei_memory_mcp import settings
 from shomei_memory_mcp.answers import Answer
 from shomei_memory_mcp.refusals import SettingsRefused
 from tests.mcp.calls import VALID, call
-from tests.mcp.host import KEY, Host, environment
+from tests.mcp.host import KEY, Host, environment, until
 from tests.mcp.stub import ADDED, Exchange, Play, Stub
 
 REMOTE = [name for name in VALID if name != "verify_receipt"]
@@ -243,7 +243,7 @@ def test_every_call_ends(how: str) -> None:
 
 def test_a_relay_that_was_held_up_goes_on() -> None:
     """The same holders one after the other against one relay; then an honest answer arrives."""
-    with Stub() as stub, Host(environment(stub.url, SHOMEI_MCP_TIMEOUT_S=str(TIMEOUT_S))) as relay:
+    with Stub() as stub, Host(environment(stub.url, SHOMEI_MCP_TIMEOUT_S="5")) as relay:
         relay.initialize()
         asked = []
         for play in HOLDERS.values():
@@ -252,8 +252,7 @@ def test_a_relay_that_was_held_up_goes_on() -> None:
             asked.append(
                 relay.ask("tools/call", {"name": "get_receipt", "arguments": {"params": {"memory_id": "a"}}})
             )
-            while len(stub.requests) == before:
-                time.sleep(0.01)
+            until(lambda before=before: len(stub.requests) > before)
         assert all(relay.answer(id_)["result"]["isError"] for id_ in asked)
         stub.play = lambda exchange: exchange.answer(200, ADDED)
         assert relay.call("search_memory", query="a")["structuredContent"] == ADDED
