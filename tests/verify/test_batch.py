@@ -1,12 +1,15 @@
 """--batch: every receipt judged, every log audited, on one core or many."""
 
+import fcntl
 import io
 import json
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -372,6 +375,20 @@ def test_an_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["--batch", "-"]) == 130
 
 
+def is_at_work(process: "subprocess.Popen[bytes]") -> bool:
+    """Say whether it has read all that was sent, and has processes of which none would answer for itself."""
+    assert process.stdin is not None
+    (unread,) = struct.unpack("i", fcntl.ioctl(process.stdin, termios.FIONREAD, bytes(4)))
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return bool(children) and not unread and all(ignores_interrupts(int(pid)) for pid in children)
+
+
+def ignores_interrupts(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    (ignored,) = (line for line in status.splitlines() if line.startswith("SigIgn:"))
+    return bool(int(ignored.split()[1], 16) & 1 << signal.SIGINT - 1)
+
+
 def test_an_interrupt_ends_every_process() -> None:
     command = [sys.executable, "-m", "shomei_memory_verify", "--batch", "-"]
     process = subprocess.Popen(
@@ -381,7 +398,10 @@ def test_an_interrupt_ends_every_process() -> None:
     process.stdin.write(
         (corpus.text_of(logged(0)).encode() + b"\n") * 400
     )  # enough for more than one process
-    time.sleep(0.5)
+    deadline = time.monotonic() + 60
+    while not is_at_work(process):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, b"")
