@@ -45,7 +45,7 @@ class Published:
     def folder(self) -> Path:
         """Where the package is; without a package index this fails."""
         pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", self._folder, PUBLISHED]
-        done = subprocess.run(pip, capture_output=True, text=True, timeout=80)
+        done = subprocess.run(pip, capture_output=True, text=True, timeout=600)
         if done.returncode:
             told = f"{PUBLISHED} could not be installed; is the package index reachable?\n{done.stderr}"
             pytest.fail(told, pytrace=False)
@@ -79,7 +79,7 @@ class Published:
     def end(self) -> None:
         """End its process, if it ever had one."""
         if "_driver" in self.__dict__:
-            self._driver.communicate(timeout=20)
+            self._driver.communicate(timeout=120)
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ import httpx
 import psycopg
 import pytest
 
+from shomei_service.api.upkeep import EVERY_SECONDS
 from shomei_service.engine import failpoints
 from shomei_service.engine.errors import IdempotencyInFlight, NotFound, Unauthenticated
 from shomei_service.engine.failpoints import InjectedError
@@ -148,6 +149,11 @@ def test_a_lease_is_one_holders_and_ends_by_itself(home: Home) -> None:
             assert "sweeping" not in leases.of_others(connection, "two", now=0)
             assert leases.take(connection, "sweeping", "two", now=0)
             assert leases.take(connection, "sweeping", "two", now=0)
+
+
+def test_another_takes_over_in_time() -> None:
+    """RELIABILITY T-20: within 15 s of a death its lease is over, and the next round of upkeep has come."""
+    assert leases.LEASE_S + EVERY_SECONDS < 15
 
 
 def test_leases_that_nobody_ended_are_swept_away(home: Home) -> None:

@@ -17,8 +17,6 @@ from tests.laws.clients import Told
 from tests.laws.histories import anomalies
 from tests.service import Service, serving
 
-TAKEN_OVER_WITHIN_S = 15  # RELIABILITY T-20
-
 
 def on_server(folder: Path, server: Server, name: str) -> Home:
     """Make an installation whose database and custody store are on a PostgreSQL server."""
@@ -74,7 +72,7 @@ def is_ready(service: Service) -> bool:
 
 def quiet(home: Home) -> None:
     """Wait until nothing is under way, which nobody has to ask for. I-2, RELIABILITY T-20."""
-    wait_until(lambda: not oracle.read(home.settings).intents, TAKEN_OVER_WITHIN_S)
+    wait_until(lambda: not oracle.read(home.settings).intents)
 
 
 def holds_what_was_told(home: Home, told: Told) -> None:

@@ -61,7 +61,7 @@ class Run:
         if sent is not None:
             headers["content-type"] = "application/json"
         url = self.service.url + target
-        with httpx.Client(trust_env=False, timeout=30) as client:
+        with httpx.Client(trust_env=False, timeout=120) as client:
             answer = client.request(method, url, content=sent, headers=headers)
         self.shown.append((name, answer.status_code, answer.text, dict(answer.headers)))
         return answer.json() if answer.headers["content-type"] == "application/json" else answer.text

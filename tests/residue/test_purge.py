@@ -107,7 +107,7 @@ def test_an_open_reader_holds_nobody_up(house: House, home: Home) -> None:
         began = time.monotonic()
         upkeep(house.engine)
         house.remember("a stick")
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 8  # seconds; a writer that has to wait does so for ten
 
 
 def test_what_is_erased_after_the_look_is_not_said_to_be_purged(house: House) -> None:

@@ -26,7 +26,7 @@ _FLAGS = (
     "--remote-debugging-pipe",
 )
 
-_PATIENCE = 30  # seconds; a page that never does what a test waits for must fail, not hang
+_PATIENCE = 120  # seconds; a page that never does what a test waits for must fail, not hang
 
 # The browser reads commands on 3 and answers on 4; a zero byte ends each message.
 _COMMANDS, _ANSWERS = 3, 4

@@ -8,7 +8,7 @@ from ..engine.parts import Engine
 from ..engine.upkeep import tend as tend_engine
 from .journal import log_fault
 
-_EVERY_SECONDS: Final = 1.0
+EVERY_SECONDS: Final = 1.0
 _STOP_SECONDS: Final = 30.0
 
 
@@ -21,7 +21,7 @@ class Upkeep:
         tend: Callable[[Engine], bool] = tend_engine,
         *,
         wake: threading.Event | None = None,
-        every: float = _EVERY_SECONDS,
+        every: float = EVERY_SECONDS,
         on_broken: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine = engine

@@ -41,7 +41,7 @@ def boto(aws: Aws) -> Iterator[Any]:
         yield client
 
 
-def client(url: str, days: int = 7, timeout_s: float = 10) -> AwsKms:
+def client(url: str, days: int = 7, timeout_s: float = 60) -> AwsKms:
     return AwsKms(KmsPlace(kms.REGION, days, url, timeout_s))
 
 
@@ -208,7 +208,7 @@ def pretender(answers: Answers) -> Iterator[AwsKms]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield client(f"http://127.0.0.1:{server.server_address[1]}", timeout_s=2)
+        yield client(f"http://127.0.0.1:{server.server_address[1]}", timeout_s=60)
     finally:
         server.shutdown()
         thread.join()

@@ -241,7 +241,7 @@ def pretender(answers: Answers) -> Iterator[VaultTransit]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        place = VaultPlace(f"http://127.0.0.1:{server.server_address[1]}", timeout_s=2)
+        place = VaultPlace(f"http://127.0.0.1:{server.server_address[1]}", timeout_s=60)
         yield VaultTransit(place, lambda: "token")
     finally:
         server.shutdown()
