@@ -29,6 +29,7 @@ from tests.laws.workers import (
 )
 from tests.service import Service
 
+LONG_OUTAGE_S, DEATHS = 60.0, 30  # as DEV-36 and DEV-35 want them
 FILES = {"shomei.db", "shomei.db-wal", "shomei.db-shm", "reserve", "serve.lock"}  # all that a server has
 
 
@@ -87,18 +88,19 @@ def test_two_workers_on_postgres(
     keep(request, request.node.name, told.figures())
 
 
+@pytest.mark.parametrize("workers", [2, 4])
 def test_workers_that_die(
-    postgres: Server, folder: Path, seconds: float, request: pytest.FixtureRequest
+    postgres: Server, folder: Path, seconds: float, request: pytest.FixtureRequest, workers: int
 ) -> None:
     """T-20: one worker after the other is killed; the others go on, and take over what it had begun."""
-    home, chance = on_server(folder, postgres, "dying"), random.Random(3)
-    with working(home, folder, 2) as service:
+    home, chance = on_server(folder, postgres, f"dying_{workers}"), random.Random(3)
+    with working(home, folder, workers) as service:
         with AtWork(service.url, home.admin_token, clients=8, seed=3) as told:
             ending = time.monotonic() + 1.5 * seconds
             while time.monotonic() < ending:
                 time.sleep(chance.uniform(1, 3))
                 alive = children(service)
-                if len(alive) == 2:
+                if len(alive) == workers:
                     kill(chance.choice(alive))
         assert {status for _, status in told.statuses} <= {0, 200, 409, 503}
         quiet(home)
@@ -134,7 +136,7 @@ def test_a_database_that_dies(
     postgres: Server, folder: Path, seconds: float, request: pytest.FixtureRequest
 ) -> None:
     """T-10, DEV-36: an outage is a refusal that says when to come back; nothing told is lost."""
-    home = on_server(folder, postgres, "outage")
+    home, outages = on_server(folder, postgres, "outage"), [LONG_OUTAGE_S] * is_deep(request)
     with working(home, folder, 2, SHOMEI_DATABASE_POOL="5") as service:
         with AtWork(service.url, home.admin_token, clients=8, seed=4) as told:
             ending = time.monotonic() + 2 * seconds
@@ -142,6 +144,7 @@ def test_a_database_that_dies(
                 time.sleep(2)
                 postgres.crash()
                 wait_until(lambda: not is_ready(service))
+                time.sleep(outages.pop() if outages else 0)
                 postgres.start()
                 wait_until(lambda: is_ready(service))
         assert {status for _, status in told.statuses} <= {0, 200, 409, 503}
@@ -156,9 +159,8 @@ def test_a_service_that_dies(folder: Path, seconds: float, request: pytest.Fixtu
     home, chance = new_home(folder), random.Random(5)
     with working(home, folder, 1) as service:
         port = int(service.url.rpartition(":")[2])
-    ending = time.monotonic() + 1.5 * seconds
     with AtWork(f"http://127.0.0.1:{port}", home.admin_token, clients=8, seed=5) as told:
-        while time.monotonic() < ending:
+        for _ in range(DEATHS if is_deep(request) else 3):
             with working(home, folder, 1, port=port) as service:
                 time.sleep(chance.uniform(0.5, 2.5))
                 kill(service.process.pid)
