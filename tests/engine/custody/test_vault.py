@@ -469,7 +469,7 @@ def test_a_busy_store_is_unavailable_and_keeps_every_key(
 ) -> None:
     custody.puncture(punctures([300]), now=5)
     custody.close()
-    monkeypatch.setattr("shomei_service.engine.custody.store._BUSY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("shomei_service.engine.custody.files._BUSY_TIMEOUT_S", 0.05)
     keys = home.key_names()
     reader = sqlite3.connect(home.custody_dir / "custody.db", isolation_level=None)
     reader.execute("BEGIN")
