@@ -71,6 +71,17 @@ def test_bytes_flipped_anywhere(
 
 
 @pytest.mark.parametrize("name", FILES)
+def test_a_schema_that_is_no_text(small: Stored, folder: Path, name: str) -> None:
+    """SQLite quotes it in what it says, and its driver cannot read that."""
+    home = small.copied(folder)
+    path = home.settings.home / name
+    content = path.read_bytes()
+    assert content.count(b"CREATE TABLE ") > 1
+    path.write_bytes(content.replace(b"CREATE TABLE ", b"CREATE T\xd5BLE "))
+    assert used(home, {text for text, _ in small.rows.values()}) != "used"
+
+
+@pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.9])
 def test_a_file_cut_short(small: Stored, folder: Path, name: str, part: float) -> None:
     home = small.copied(folder)

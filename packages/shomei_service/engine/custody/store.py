@@ -184,10 +184,8 @@ class CustodyStore:
             yield
         except EngineError:
             raise
-        except (
-            SQLAlchemyError,
-            sqlite3.Error,
-        ) as exc:  # the latter from where SQLAlchemy only passes through
+        except (SQLAlchemyError, sqlite3.Error, UnicodeDecodeError) as exc:
+            # The second where SQLAlchemy only passes through, the last where SQLite quotes what is damaged.
             self.is_fatal = self.is_fatal or _is_disk_failure(exc)
             raise CustodyUnavailable("the custody store does not answer or is full") from exc
         except OSError as exc:

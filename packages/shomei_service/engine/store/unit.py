@@ -206,7 +206,8 @@ def _as_unavailable() -> Generator[None]:
         yield
     except EngineError:
         raise
-    except (DBAPIError, sqlite3.Error, PoolTimeout) as exc:  # the second where a cursor is used directly
+    except (DBAPIError, sqlite3.Error, PoolTimeout, UnicodeDecodeError) as exc:
+        # The second where a cursor is used directly, the last where damage stands in what SQLite says of it.
         raise StorageUnavailable("the database does not answer or is full") from exc
     except SQLAlchemyError as exc:
         raise StorageUnavailable("the database could not do that") from exc
