@@ -72,9 +72,19 @@ def test_host_names_are_checked_against_the_certificate(authority: Authority) ->
         assert call(url, "add_memory", ca_file=str(authority.file)).structured == ADDED
 
 
+class Plain(Stub):
+    """What a server without TLS says to its beginning."""
+
+    def _converse(self, connection: socket.socket) -> None:
+        with suppress(OSError):
+            self.received += connection.recv(65_536)
+            connection.sendall(b"HTTP/1.1 400 X\r\nConnection: close\r\n\r\n")
+        connection.close()
+
+
 def test_https_never_falls_back_to_http() -> None:
-    with Stub(lambda exchange: exchange.answer(200, ADDED)) as stub:
-        answer = call(stub.url.replace("http:", "https:"), "add_memory", timeout_s=1.0)
+    with Plain() as stub:
+        answer = call(stub.url.replace("http:", "https:"), "add_memory")
         assert answer.text == "unreachable: TLS, no secure connection could be agreed; nothing was sent."
         assert (stub.requests, KEY.encode() in stub.received) == ([], False)
 
