@@ -867,9 +867,13 @@ class World:
     def tick(self) -> Answer:
         """One round of upkeep: finish, end holds whose time is over, then retention, then due withdrawals."""
         self._finish()
-        for hold in self.holds.values():
-            if hold.is_open and hold.expires_at is not None and hold.expires_at <= self.now:
-                self._end_hold(hold, confirm=True)
+        ended = [
+            (one.expires_at, hold_id)
+            for hold_id, one in self.holds.items()
+            if one.is_open and one.expires_at is not None and one.expires_at <= self.now
+        ]
+        for _, hold_id in sorted(ended):
+            self._end_hold(self.holds[hold_id], confirm=True)
         if self.rules.erase_when_expired:
             over = [
                 one for one in self.memories.values() if one.life is Life.LIVE and not self.is_within(one)

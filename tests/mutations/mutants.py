@@ -98,7 +98,7 @@ MUTANTS: Final = {
     "hide the line of somebody who died": Mutant(
         {
             _ENGINE + "parts.py": (
-                ("        if not_withdrawn(self.custody", "        if () and not_withdrawn(self.custody"),
+                ("        self._take_back(seen)\n        unit.journaled", "        unit.journaled"),
             )
         },
         ("tests/engine/verbs/test_cut_short.py",),
@@ -114,10 +114,7 @@ MUTANTS: Final = {
     "take back a line whose act is kept": Mutant(
         {
             _ENGINE + "parts.py": (
-                (
-                    "                self._withdraw_unless_kept(opened)",
-                    "                self._withdraw(opened)",
-                ),
+                ("self._take_back(tenants.journal_seen(connection, lock=True))", "self._take_back(0)"),
             )
         },
         ("tests/engine/verbs/test_cut_short.py",),

@@ -51,14 +51,6 @@ from .store.signing import Range
 from .store.unit import Unit
 
 
-def finish(engine: Engine) -> None:
-    """Carry out what a process that died told custody and did not come to do; governance waits for it."""
-    with engine.store.snapshot() as connection:
-        seen = tenants.journal_seen(connection)
-    if not_withdrawn(engine.custody.journal_after(seen)):
-        replay(engine)
-
-
 def replay(engine: Engine) -> int:
     """Apply every journal line that the database has not seen, in order; return how many there were."""
     lines, standing = _unseen(engine)

@@ -84,6 +84,7 @@ class Engine:
         self.wake = threading.Event()  # there is something to tend
         self.embed_now = threading.Event()  # there are rows without vectors
         self.swept_at = 0
+        self._heard_at_start = custody.newest_line()
         self._moved: set[TenantId] = set()  # whose log custody has not heard of since its last commit
         self._marked_at: dict[TenantId, int] = {}
 
@@ -98,29 +99,35 @@ class Engine:
                 try:
                     yield opened
                 except BaseException:
-                    self._withdraw(opened)  # under the lock: another process's replay waits for it
+                    if opened.journaled_after:  # under the lock: another process's replay waits for it
+                        self._take_back(opened.journaled_after[0])
+                        opened.journaled_after.clear()
                     raise
         except BaseException:
-            if opened is not None and opened.journaled:
-                self._withdraw_unless_kept(opened)
+            if opened is not None and opened.journaled_after:
+                self._take_back_unless_kept()
             raise
         self._moved.add(tenant)
 
-    def _withdraw_unless_kept(self, unit: Unit) -> None:
-        """Take back what custody was told, unless the commit that failed to answer did happen.
+    def _take_back(self, seen: int) -> None:
+        """Take back what custody was told and nobody did: it was answered that nothing was done, or nothing.
 
-        Where the database does not say, the line stands: whoever asks next finds it done, or does it.
+        No opening may do it later, among what came after. Raises StorageUnavailable where the database has
+        not seen what it had when this process began: only an opening may deal with a restored one.
+        """
+        for line in not_withdrawn(self.custody.journal_after(seen)):
+            if line.seq <= self._heard_at_start:
+                raise StorageUnavailable("the database went back while in use; stop, and start again")
+            codes = {"line": line.seq}
+            self.custody.journal_append(tenant=line.tenant, kind=WITHDRAWN, codes=codes, at=self.clock.now())
+
+    def _take_back_unless_kept(self) -> None:
+        """Do so unless the commit that failed to answer did happen, which the database says.
+
+        Where it does not answer, the line stands: whoever writes the next one asks again.
         """
         with suppress(StorageUnavailable), self.store.transaction() as connection:
-            if tenants.journal_seen(connection, lock=True) < unit.journaled[-1]:
-                self._withdraw(unit)
-
-    def _withdraw(self, unit: Unit) -> None:
-        """Take back what custody was told: it is answered that nothing was done, so no opening may do it."""
-        while unit.journaled:
-            now, codes = self.clock.now(), {"line": unit.journaled[-1]}
-            self.custody.journal_append(tenant=unit.tenant, kind=WITHDRAWN, codes=codes, at=now)
-            unit.journaled.pop()
+            self._take_back(tenants.journal_seen(connection, lock=True))
 
     def reading(self, tenant: TenantId) -> AbstractContextManager[Unit]:
         """Open a reading transaction in one tenant."""
@@ -159,14 +166,12 @@ class Engine:
 
         The line is durable first: a crash in between makes the act happen on the next open. It bears the
         act's own time where that is on record, so that what is replayed equals what was.
-        Raises StorageUnavailable while a line of somebody who died is not carried out: ours would hide it.
         """
         if unit.is_replaying:
             return  # new lines would hide those to come
         seen = tenants.journal_seen(unit.connection, lock=True)  # nobody is between line and commit now
-        if not_withdrawn(self.custody.journal_after(seen)):
-            self.wake.set()
-            raise StorageUnavailable("an act that was cut short is being finished; ask again shortly")
+        self._take_back(seen)
+        unit.journaled_after.append(seen)  # from here on there may be a line, whatever custody answers
         number = self.custody.journal_append(
             tenant=unit.tenant,
             kind=kind,
@@ -175,7 +180,6 @@ class Engine:
             codes=codes,
             at=self.clock.now() if at is None else at,
         )
-        unit.journaled.append(number)
         failpoint("journal.after")
         tenants.advance_journal(unit.connection, number)
 

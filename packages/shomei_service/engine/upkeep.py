@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
-from . import deferral, disposal, hold_end, journal, policy, rotation
+from . import deferral, disposal, hold_end, policy, rotation
 from .custody import Punctured
 from .duties import EMBEDDING, UPKEEP
 from .errors import ErasurePending, IntegrityFault, NotFound
@@ -60,7 +60,6 @@ def upkeep(engine: Engine) -> bool:
 def tend(engine: Engine) -> bool:
     """Do all of it but embedding, which takes long; say that there is no more. Raises as `upkeep` does."""
     engine.store.room.hold()
-    journal.finish(engine)
     engine.custody.refresh()  # what other processes erased must not stay derivable from memory here
     try:
         finish_erasures(engine)

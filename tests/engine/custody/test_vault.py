@@ -249,10 +249,10 @@ def test_the_journal_takes_no_text(custody: Custody, line: dict[str, object]) ->
 
 
 def test_a_log_mark_only_goes_forward_within_its_origin(custody: Custody) -> None:
-    assert custody.log_mark("t_1") is None
+    assert custody.log_marks().get("t_1") is None
     custody.set_log_mark("t_1", "origin-a", 5)
     custody.set_log_mark("t_1", "origin-a", 4)
-    assert custody.log_mark("t_1") == LogMark("origin-a", 5)
+    assert custody.log_marks().get("t_1") == LogMark("origin-a", 5)
     custody.set_log_mark("t_1", "origin-a", 6)
     custody.set_log_mark("t_2", "origin-z", 1)
     custody.set_log_mark("t_1", "origin-b", 0)

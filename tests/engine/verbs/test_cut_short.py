@@ -1,7 +1,7 @@
 """An act of governance that was cut short between custody's journal and the database. CUSTODY.md §4.
 
-The line is durable first. Whether the database came to it decides what becomes of the line: it stays, it is
-carried out by whoever is there, or it is taken back; and nobody's later line hides it.
+The line is durable first. Whether the database came to it decides what becomes of it: it stays, or it is
+taken back, by whoever writes the next one at the latest; an opening that comes before that carries it out.
 """
 
 import sqlite3
@@ -10,15 +10,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import sqlalchemy
 
 from shomei_service.engine import journal
 from shomei_service.engine.custody.journal import WITHDRAWN, not_withdrawn
-from shomei_service.engine.errors import StorageUnavailable
+from shomei_service.engine.errors import CustodyUnavailable, StorageUnavailable
 from shomei_service.engine.model import Ground
-from shomei_service.engine.store import tenants
-from shomei_service.engine.upkeep import tend
 from shomei_service.engine.verbs import restrict, status
-from tests.engine.verbs.office import Office, kind
+from tests.engine.verbs.office import Office
 from tests.engine.verbs.side_by_side import Running
 
 GROUND = Ground.ACCURACY_CONTESTED
@@ -51,18 +50,68 @@ def standing(office: Office) -> list[str]:
     return [line.ids[0] for line in not_withdrawn(office.engine.custody.journal_after(0))]
 
 
-def test_what_a_process_died_over_is_done_by_one_that_lives(office: Office) -> None:
+def test_what_a_process_died_over_is_taken_back_before_another_line_hides_it(office: Office) -> None:
+    """What it says would be done after the next restore, among all that came in between."""
     first, second = office.remember("a kettle"), office.remember("a pan")
+    office.running.back_up()
     said_and_died(office, first)
-    with pytest.raises(StorageUnavailable):
-        acts(office, second)  # its line would hide the other from every opening to come
-    assert office.engine.wake.is_set()
-    assert standing(office) == [first]
-    tend(office.engine)
-    assert restricted(office, first)
     acts(office, second)
-    assert standing(office) == [first, second]
-    assert [kind(body) for body in office.log()].count("restriction") == 2
+    assert standing(office) == [second]
+    assert not restricted(office, first)
+    office.running.put_back()
+    assert (restricted(office, first), restricted(office, second)) == (False, True)
+
+
+def test_what_a_process_died_over_is_done_by_an_opening(office: Office) -> None:
+    memory_id = office.remember("a kettle")
+    said_and_died(office, memory_id)
+    office.running.close()
+    office.running.open()
+    assert restricted(office, memory_id)
+
+
+def test_a_database_put_back_while_it_is_open_takes_nothing_back(office: Office) -> None:
+    """Its lines are there for the next opening; whoever goes on without one is refused."""
+    first, second = office.remember("a kettle"), office.remember("a pan")
+    acts(office, first)
+    office.running.close()
+    office.running.open()
+    with office.engine.store.transaction() as connection:
+        connection.execute(sqlalchemy.text("UPDATE installation SET journal_seq = 0"))
+    with pytest.raises(StorageUnavailable, match="went back"):
+        acts(office, second)
+    assert standing(office) == [first]
+
+
+def test_a_line_without_an_answer_is_taken_back(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Custody wrote it and could not say so: the act is refused, and no opening does it later."""
+    memory_id = office.remember("a kettle")
+    custody = office.engine.custody
+
+    class Mute:
+        """Writes the first line, and is not heard."""
+
+        def __init__(self) -> None:
+            self.has_written = False
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(custody, name)
+
+        def journal_append(self, **line: Any) -> int:
+            number = custody.journal_append(**line)
+            if self.has_written:
+                return number
+            self.has_written = True
+            raise CustodyUnavailable("the custody store does not answer")
+
+    monkeypatch.setattr(office.engine, "custody", Mute())
+    with pytest.raises(CustodyUnavailable):
+        acts(office, memory_id)
+    assert standing(office) == []
+    monkeypatch.undo()
+    office.running.close()
+    office.running.open()
+    assert not restricted(office, memory_id)
 
 
 def test_a_line_that_was_taken_back_before_its_turn_came_is_not_carried_out(
@@ -133,7 +182,7 @@ def test_a_line_stays_where_a_commit_without_an_answer_happened(
     assert restricted(office, memory_id) is happens
 
 
-def test_where_the_database_does_not_say_the_line_stands_and_is_carried_out(
+def test_where_the_database_does_not_say_the_next_line_finds_out(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory_id = office.remember("a kettle")
@@ -159,7 +208,6 @@ def test_where_the_database_does_not_say_the_line_stands_and_is_carried_out(
     monkeypatch.undo()
     assert standing(office) == [memory_id]
     assert not restricted(office, memory_id)
-    tend(office.engine)
-    assert restricted(office, memory_id)
-    with store.snapshot() as connection:
-        assert tenants.journal_seen(connection) == 1
+    other = office.remember("a pan")
+    acts(office, other)
+    assert standing(office) == [other]

@@ -57,7 +57,7 @@ def append(
         words.append(pseudonym)
     if not all(_CODE.fullmatch(word) for word in words):
         raise ValueError("the journal takes ids and codes only")
-    seq = book.connection.execute(select(func.coalesce(func.max(journal.c.seq), 0))).scalar_one() + 1
+    seq = newest(book.connection) + 1
     row = {
         "seq": seq,
         "tenant": tenant,
@@ -69,6 +69,11 @@ def append(
     }
     book.add(journal, [row])
     return seq
+
+
+def newest(connection: Connection) -> int:
+    """Return the number of the newest line; 0 while there is none."""
+    return connection.execute(select(func.coalesce(func.max(journal.c.seq), 0))).scalar_one()
 
 
 def withdraw(book: Book, tenant: str, line: int, *, at: int) -> None:

@@ -206,7 +206,7 @@ class Custody:
     ) -> int:
         """Write one content-free governance line, durable before this returns; return its number.
 
-        Raises CustodyUnavailable, and then the line is not there or is taken back.
+        Raises CustodyUnavailable, and then the line is not there, or is there without an answer.
         """
         number = 0
         self._epochs.make_room()
@@ -226,15 +226,16 @@ class Custody:
         with self._store.reading() as connection:
             return journal.after(connection, seq, kind)
 
+    def newest_line(self) -> int:
+        """Return the number of the newest line of the governance journal; 0 while there is none."""
+        with self._store.reading() as connection:
+            return journal.newest(connection)
+
     def set_log_mark(self, tenant_id: str, origin: str, seq: int) -> None:
         """Write down how far a tenant's receipt log has come."""
         self._epochs.make_room()
         with self._heads.writing() as book:
             journal.mark(book, tenant_id, origin, seq)
-
-    def log_mark(self, tenant_id: str) -> LogMark | None:
-        """Return how far a tenant's receipt log had come; None if it was never marked."""
-        return self.log_marks().get(tenant_id)
 
     def log_marks(self) -> dict[str, LogMark]:
         """Return every tenant's mark."""

@@ -120,8 +120,10 @@ def subjects_held(unit: Unit, subjects: Collection[Pseudonym]) -> frozenset[Pseu
 
 
 def expired(connection: Connection, now: int) -> list[tuple[TenantId, str]]:
-    """Return open holds of any tenant whose time is over."""
-    query = select(holds.c.tenant_id, holds.c.hold_id).where(
-        holds.c.released_at.is_(None), holds.c.expires_at.is_not(None), holds.c.expires_at <= now
+    """Return open holds of any tenant whose time is over, those that ended first first."""
+    query = (
+        select(holds.c.tenant_id, holds.c.hold_id)
+        .where(holds.c.released_at.is_(None), holds.c.expires_at.is_not(None), holds.c.expires_at <= now)
+        .order_by(holds.c.expires_at, holds.c.hold_id)
     )
     return [(TenantId(row[0]), row[1]) for row in connection.execute(query)]

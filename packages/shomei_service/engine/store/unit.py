@@ -44,14 +44,14 @@ _ASSERTED = {"journal_mode": "wal", "synchronous": "2", "secure_delete": "1", "f
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """An open transaction, the only tenant it may touch, and what custody's journal was told in it.
+    """An open transaction, and the only tenant it may touch.
 
-    One that replays the journal tells it nothing.
+    Where it told custody's journal something, it knows after which line. One that replays tells nothing.
     """
 
     connection: Connection
     tenant: TenantId
-    journaled: list[int] = field(default_factory=list[int])
+    journaled_after: list[int] = field(default_factory=list[int])
     is_replaying: bool = False
 
     def part(self) -> AbstractContextManager[object]:
