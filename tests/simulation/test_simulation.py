@@ -12,7 +12,7 @@ from tests.crash.runs import copied
 from tests.fakes import Home, new_home
 from tests.simulation.simulator import Simulation
 
-SEEDS, DEEP_SEEDS = 25, 1_000
+SEEDS, DEEP_SEEDS = 60, 2_000
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +20,13 @@ def empty() -> Iterator[Home]:
     """An installation to copy."""
     with quick_folder() as folder:
         yield new_home(folder)
+
+
+@pytest.fixture(autouse=True)
+def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both processes are one thread: whoever waits for a lock of the other one's waits in vain."""
+    monkeypatch.setattr("shomei_service.engine.store.unit._BUSY_TIMEOUT_S", 0)
+    monkeypatch.setattr("shomei_service.engine.custody.files._BUSY_TIMEOUT_S", 0)
 
 
 def simulated(empty: Home, folder: Path, seed: int) -> Simulation:
