@@ -173,6 +173,7 @@ class Meddling:
         self.around.get(call, lambda: None)()
 
     def create(self, name: str) -> Handle:
+        self.around.get("create_later", lambda: None)()
         handle = self.inner.create(name)
         self._note("create")
         return handle

@@ -161,6 +161,27 @@ def test_a_key_struck_by_anothers_recovery_is_made_anew(home: Home, custody: Cus
     opened.close()
 
 
+def test_a_key_made_ahead_after_its_name_was_struck_goes_at_once(home: Home, custody: Custody) -> None:
+    """Nobody names it any more, so nobody else would ever destroy it."""
+    custody.close()
+    armed: list[bool] = []
+
+    def interrupts() -> None:
+        if armed:
+            armed.clear()
+            home.open().close()  # recovers: strikes the pending name, whose key is not there yet
+
+    opened = home.open(Meddling(LocalFile(home.keys_dir), create_later=interrupts))
+    opened.puncture(punctures([300]), now=5)
+    armed.append(True)
+    opened.prepare()
+    assert not armed
+    assert len(home.key_names()) == 1
+    opened.puncture(punctures([301]), now=6)
+    assert len(home.key_names()) == 1
+    opened.close()
+
+
 def test_endless_recovery_elsewhere_gives_up_and_loses_nothing(home: Home, custody: Custody) -> None:
     custody.close()
     armed: list[bool] = []

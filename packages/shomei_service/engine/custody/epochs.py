@@ -200,8 +200,12 @@ class Epochs:
         if named is not None:
             with suppress(CustodyUnavailable):
                 provider = self._heads.holders.current
-                self._made = Named(provider.create(named.name), named.key_custody)
+                made = self._made = Named(provider.create(named.name), named.key_custody)
                 self._next = named
+                with self._store.reading() as connection:
+                    is_struck = self._unstruck(connection) is None
+                if is_struck:  # by another process's recovery, which found no key to destroy
+                    provider.destroy(made.name)
 
     def _unstruck(self, connection: Connection) -> Named | None:
         """Return the next key's name, unless another process's recovery struck it and destroyed the key."""
