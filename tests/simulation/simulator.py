@@ -51,6 +51,7 @@ class Simulation:
     _is_inside: bool = False
     _asked: House | None = None
     _words: int = 0
+    _perhaps_forgotten: set[str] = field(default_factory=set[str])
 
     def __post_init__(self) -> None:
         """Draw everything from the seed alone."""
@@ -178,7 +179,13 @@ class Simulation:
         added = self._tell("add", lambda: add(house.engine, house.data, NewMemory(text, user)))
         if not isinstance(added, Exception):
             del self.world.ghosts[text]
-            self.world.memories[added.memory_id] = Memory(text, user)
+            self.world.memories[added.memory_id] = self._added(text, user)
+
+    def _added(self, text: str, user: str) -> Memory:
+        """Return what is known of a memory: its subject may have been forgotten before its answer came."""
+        memory = Memory(text, user)
+        memory.lives |= NO if text in self._perhaps_forgotten else frozenset()
+        return memory
 
     def _look(self, house: House) -> None:
         """Whatever is asked of a search, it is asked at once: nobody comes in between."""
@@ -216,7 +223,7 @@ class Simulation:
         self._ended(one, updated, held=held, lived=lives)
         if not isinstance(updated, Exception):
             del self.world.ghosts[text]
-            self.world.memories[updated.memory_id] = Memory(text, one.user)
+            self.world.memories[updated.memory_id] = self._added(text, one.user)
 
     def _ended(self, one: Memory, told: Any, *, held: frozenset[bool], lived: frozenset[bool]) -> None:
         """Take in what an erasure came to. What somebody did in between has widened what may be."""
@@ -237,6 +244,7 @@ class Simulation:
         user = self.chance.choice(USERS)
         known = list(self.world.memories.values())  # what is added while it goes on comes after it
         gone = {memory_id for memory_id, one in self.world.memories.items() if one.lives == NO}
+        self._perhaps_forgotten |= {text for text, whose in self.world.ghosts.items() if whose == user}
         self.world.forget(user, known, is_told=False)
         forgotten = self._tell("forget", lambda: forget(house.engine, house.admin, user))
         if isinstance(forgotten, Exception):
