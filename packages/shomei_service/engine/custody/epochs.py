@@ -202,7 +202,8 @@ class Epochs:
                 provider = self._heads.holders.current
                 made = self._made = Named(provider.create(named.name), named.key_custody)
                 self._next = named
-                with self._store.reading() as connection:
+                with self._store.writing() as connection:
+                    roots.read_head(connection, lock=True)  # whoever recovers has this, and is waited for
                     is_struck = self._unstruck(connection) is None
                 if is_struck:  # by another process's recovery, which found no key to destroy
                     provider.destroy(made.name)
