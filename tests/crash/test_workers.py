@@ -32,7 +32,8 @@ from shomei_service.engine.model import (
     Retry,
     Scope,
 )
-from shomei_service.engine.store import leases
+from shomei_service.engine.prepared import Prepared
+from shomei_service.engine.store import leases, tables
 from shomei_service.engine.upkeep import upkeep
 from shomei_service.engine.verbs import access, consent, hold
 from shomei_service.engine.verbs.add import add
@@ -168,6 +169,18 @@ def test_leases_that_nobody_ended_are_swept_away(home: Home) -> None:
         with house.engine.store.snapshot() as connection:
             left = connection.exec_driver_sql("SELECT name FROM leases").scalars().all()
     assert "sweeping" not in left
+
+
+def test_one_process_may_speak_to_a_server_and_then_to_a_file(
+    home: Home, small: Stored, folder: Path
+) -> None:
+    """A statement's words are kept, and no other database's."""
+    (folder / "file").mkdir()
+    into = Prepared.into(tables.leases)
+    for made in (home, small.copied(folder / "file")):
+        with made.opened() as house, house.engine.store.transaction() as connection:
+            into.add(connection, [("speaking", "one", 1)])
+            into.add(connection, [("listening", "one", 1)])
 
 
 # The wall between tenants.

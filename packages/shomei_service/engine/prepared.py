@@ -136,8 +136,9 @@ class Prepared:
 
     def add(self, connection: Connection, rows: Sequence[Sequence[object]]) -> None:
         """Add rows whose values stand in the order of the columns that were named; with none, do nothing."""
-        words = self._words or self._put(connection.dialect)
-        if connection.dialect.name != "sqlite" or words.given or words.order != self._keys:
+        is_sqlite = connection.dialect.name == "sqlite"  # alone is worded here, and kept
+        words = (self._words or self._put(connection.dialect)) if is_sqlite else None
+        if words is None or words.given or words.order != self._keys:
             self.run_all(connection, [dict(zip(self._keys, row, strict=True)) for row in rows])
             return
         try:
