@@ -1,6 +1,7 @@
 """Open grounds of restriction, and which memories recall passes over. SEMANTICS.md §3, §6."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from sqlalchemy import (
     BigInteger,
@@ -93,13 +94,13 @@ def _out_of_recall(tenant: object, now: object) -> Select[str]:
     return select(below.c.id)
 
 
-_HIDDEN = _out_of_recall(TENANT, bindparam("now", type_=BigInteger()))
+_HIDDEN: Final = Prepared(_out_of_recall(TENANT, bindparam("now", type_=BigInteger())))
 
 
 def hidden(unit: Unit, now: int) -> frozenset[MemoryId]:
     """Return the ids, artifacts included, that recall must pass over now."""
-    found = unit.connection.execute(_HIDDEN, {"tenant": unit.tenant, "now": now})
-    return frozenset(MemoryId(row[0]) for row in found)
+    found = _HIDDEN.values(unit.connection, {"tenant": unit.tenant, "now": now})
+    return frozenset(map(MemoryId, found))
 
 
 def out_of_recall(unit: Unit, now: int) -> Select[str]:
