@@ -20,14 +20,16 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import httpx
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -153,18 +155,35 @@ def crowd(url: str, token: str, queries: Sequence[Iterator[str]]) -> tuple[float
     return len(spent) / SECONDS, statistics.quantiles(spent, n=20)[18]
 
 
-def client(url: str, token: str) -> httpx.Client:
-    """Return a client with the key."""
-    headers = {"Authorization": f"Bearer {token}"}
-    return httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=60)
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One kept connection and a key; asking costs a third of a millisecond of its own."""
+
+    connection: HTTPConnection
+    token: str
+
+    def ask(self, body: object) -> Any:
+        """Search and return what came back."""
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        self.connection.request("POST", "/v1/search", json.dumps(body), headers)
+        answer = self.connection.getresponse()
+        found = json.loads(answer.read())
+        assert answer.status == HTTPStatus.OK, found
+        return found
 
 
-def search(one: httpx.Client, query: str, **options: Any) -> Any:
+@contextmanager
+def client(url: str, token: str) -> Generator[Client]:
+    """Yield a client with the key."""
+    with closing(HTTPConnection(url.removeprefix("http://"), timeout=60)) as connection:
+        yield Client(connection, token)
+
+
+def search(one: Client, query: str, **options: Any) -> Any:
     """Ask for ten memories; nothing may be answered by words alone."""
-    answer = one.post("/v1/search", json={"query": query, "limit": 10, **options})
-    answer.raise_for_status()
-    assert "degraded" not in answer.json()
-    return answer.json()
+    found = one.ask({"query": query, "limit": 10, **options})
+    assert "degraded" not in found
+    return found
 
 
 def memory_mb(service: Service) -> float:
