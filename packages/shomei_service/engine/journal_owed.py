@@ -19,7 +19,9 @@ from .model import (
     Pseudonym,
 )
 from .parts import Engine
-from .store import holds, leaving, lineage, memories, obligations, tombstones
+from .receipts.bodies import Schema
+from .rotation import ORIGIN
+from .store import holds, leaving, lineage, memories, obligations, receipts, tombstones
 from .store.obligations import Request
 from .store.unit import Unit
 
@@ -90,7 +92,8 @@ def ended(state: ObligationState) -> Replay:
 def ask_again(engine: Engine, unit: Unit, line: JournalEntry) -> None:
     """Put the request back: what it erased was erased again, what it deferred is owed again.
 
-    Where it never came to erase anything, because a crash or a restore came first, it does so now.
+    Where it never came to erase anything, because a crash or a restore came first, it does so now; what
+    was admitted since it was asked is not concerned.
     """
     request_id, *concerned = line.ids
     deferred = [one for one in concerned if one.startswith("lm_")]
@@ -100,7 +103,9 @@ def ask_again(engine: Engine, unit: Unit, line: JournalEntry) -> None:
         return
     about = lineage.about(unit, subject)
     below = [MemoryId(one) for one in lineage.closure(unit, about) if one.startswith("lm_")]
-    present = [row for row in leaving.lock_all(unit, [*about, *below]) if policy.is_present(row)]
+    later = _admitted_since(unit, line)
+    known = [one for one in (*about, *below) if one not in later]
+    present = [row for row in leaving.lock_all(unit, known) if policy.is_present(row)]
     held = holds.held_among(unit, [row.memory_id for row in present])
     going = [row for row in present if row.memory_id not in held]
     waiting = [row for row in present if row.memory_id in held and row.memory_id in deferred]
@@ -127,6 +132,14 @@ def ask_again(engine: Engine, unit: Unit, line: JournalEntry) -> None:
             engine, request_id, cause=Cause.SUBJECT_FORGET, basis=Basis.SUBJECT_REQUEST, actor=SYSTEM_ACTOR
         )
         disposal.intend(engine, unit, intent, going)
+
+
+def _admitted_since(unit: Unit, line: JournalEntry) -> set[str]:
+    """Return the memories whose first receipt is none of those there were when the line was written."""
+    if "log" not in line.codes:
+        return set()
+    origin, seq = ORIGIN + str(line.codes["log"]), int(line.codes["next_seq"])
+    return receipts.about_since(unit, origin, seq, [Schema.MEMORY_ADD, Schema.MEMORY_UPDATE])
 
 
 def artifact_acknowledged(_: Engine, unit: Unit, line: JournalEntry) -> None:

@@ -16,7 +16,7 @@ from shomei_service.engine import journal
 from shomei_service.engine.custody.journal import WITHDRAWN, not_withdrawn
 from shomei_service.engine.errors import CustodyUnavailable, StorageUnavailable
 from shomei_service.engine.model import Ground
-from shomei_service.engine.verbs import restrict, status
+from shomei_service.engine.verbs import forget, restrict, status, update
 from tests.engine.verbs.office import Office
 from tests.engine.verbs.side_by_side import Running
 
@@ -211,3 +211,40 @@ def test_where_the_database_does_not_say_the_next_line_finds_out(
     other = office.remember("a pan")
     acts(office, other)
     assert standing(office) == [other]
+
+
+def test_a_forget_that_was_refused_takes_nothing_that_came_after_it(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Custody wrote its line and was away from then on, so nobody could take the line back."""
+    before = office.remember("a kettle", "alice")
+    custody = office.engine.custody
+
+    class Leaving:
+        """Writes a line, and neither says so nor answers any more."""
+
+        is_gone = False
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(custody, name)
+
+        def journal_append(self, **line: Any) -> int:
+            custody.journal_append(**line)
+            self.is_gone = True
+            raise CustodyUnavailable("the custody store does not answer")
+
+        def journal_after(self, seq: int, kind: str | None = None) -> Any:
+            if self.is_gone:
+                raise CustodyUnavailable("the custody store does not answer")
+            return custody.journal_after(seq, kind)
+
+    monkeypatch.setattr(office.engine, "custody", Leaving())
+    with pytest.raises(CustodyUnavailable):
+        forget.forget(office.engine, office.admin, "alice")
+    monkeypatch.undo()
+    after = office.remember("a kettle", "alice")
+    changed = update.update(office.engine, office.admin, office.remember("a pan", "alice"), "a kettle")
+    assert office.found("kettle") == {before, after, changed.memory_id}
+    office.running.close()
+    office.running.open()
+    assert office.found("kettle") == {after, changed.memory_id}

@@ -61,6 +61,17 @@ def origins(unit: Unit) -> list[str]:
     return sorted(unit.connection.execute(query).scalars())
 
 
+def about_since(unit: Unit, origin: str, seq: int, schemas: Sequence[str]) -> set[str]:
+    """Return what the receipts of these schemas are about that one log has from that place on."""
+    query = select(receipts.c.memory_id).where(
+        receipts.c.tenant_id == unit.tenant,
+        receipts.c.origin == origin,
+        receipts.c.seq >= seq,
+        receipts.c.schema.in_(schemas),
+    )
+    return set(unit.connection.execute(query).scalars())
+
+
 def hash_of_memory(unit: Unit, memory_id: str) -> str | None:
     """Return the hash of the newest receipt about a memory."""
     query = (

@@ -21,6 +21,7 @@ from ..model import (
     SealedFacts,
 )
 from ..parts import Engine
+from ..rotation import ORIGIN
 from ..store import events, holds, leaving, lineage, obligations, receipts, tenants, tombstones
 from ..store.intents import Intent
 from ..store.obligations import Request
@@ -197,6 +198,7 @@ def _record(engine: Engine, unit: Unit, intent: Intent, matched: _Matched) -> No
     deferred = [(row.memory_id, row.subject != matched.subject) for row in matched.held]
     obligations.defer(unit, intent.intent_id, deferred)
     obligations.put_request_artifacts(unit, intent.intent_id, matched.artifacts)
+    tenant = tenants.get(unit)
     engine.journal(
         unit,
         "forget",
@@ -207,6 +209,8 @@ def _record(engine: Engine, unit: Unit, intent: Intent, matched: _Matched) -> No
             "going": len(matched.going),
             "derived": matched.derived_count,
             "derived_going": sum(row.subject != matched.subject for row in matched.going),
+            "log": tenant.log_origin.removeprefix(ORIGIN),
+            "next_seq": tenant.next_seq,
         },
         at=intent.created_at,
     )
