@@ -79,6 +79,12 @@ def small_postgres(place: Path, postgres: PostgreSQL) -> Stored:
 
 
 @pytest.fixture(scope="session")
+def small_beside(place: Path, postgres: PostgreSQL) -> Stored:
+    """What `small` is, its database on a server and its custody store in a file."""
+    return stored(below(place, "small_beside"), SMALL, postgres, is_custody_beside=True)
+
+
+@pytest.fixture(scope="session")
 def governed_postgres(place: Path, postgres: PostgreSQL) -> Stored:
     """What `governed` is, on a server."""
     return stored(below(place, "governed_postgres"), GOVERNED, postgres)

@@ -116,9 +116,11 @@ class Stored:
         copy = copied(home, folder)
         if self.server is None:
             return copy
-        number = next(_NUMBERS)
-        urls = {"database_url": f"main_{number}", "custody_url": f"custody_{number}"}
-        new = {name: self.server.copied(getattr(home.settings, name), to) for name, to in urls.items()}
+        new = {
+            name: self.server.copied(getattr(home.settings, name), to)
+            for name, to in _databases().items()
+            if getattr(home.settings, name) is not None
+        }
         return replace(copy, settings=copy.settings.model_copy(update=new))
 
 
@@ -155,13 +157,30 @@ def lapse(home: Home) -> None:
             connection.execute("UPDATE leases SET until = 0")
 
 
-def stored(
-    folder: Path, news: list[NewMemory], server: PostgreSQL | None = None, policies: Policies | None = None
-) -> Stored:
-    """Make an installation that holds these memories, on a server if one is given."""
+def _databases() -> dict[str, str]:
+    """Return names that no database on a server has yet."""
     number = next(_NUMBERS)
-    names = {"database_url": f"main_{number}", "custody_url": f"custody_{number}"}
-    home = new_home(folder, **({name: server.database(to) for name, to in names.items()} if server else {}))
+    return {"database_url": f"main_{number}", "custody_url": f"custody_{number}"}
+
+
+def stored(
+    folder: Path,
+    news: list[NewMemory],
+    server: PostgreSQL | None = None,
+    policies: Policies | None = None,
+    *,
+    is_custody_beside: bool = False,
+) -> Stored:
+    """Make an installation that holds these memories, on a server if one is given.
+
+    Its custody store is there as well, unless it is to be a file beside it.
+    """
+    urls: dict[str, str] = {}
+    if server is not None:
+        urls = {name: server.database(to) for name, to in _databases().items()}
+    if is_custody_beside:
+        del urls["custody_url"]
+    home = new_home(folder, **urls)
     rows: dict[str, tuple[str, str | None]] = {}
     with home.opened() as house:
         if policies is not None:

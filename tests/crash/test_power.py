@@ -3,18 +3,23 @@
 import json
 import random
 import shutil
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.crash.deep import is_deep, keep
 from tests.crash.power import CALLS, Disk
-from tests.crash.runs import KILLED, Run, Server, Stored, after
-from tests.crash.strace import needs_strace
+from tests.crash.runs import KILLED, Run, Server, Stored, after, copied, lapse
+from tests.crash.strace import counted, logging, needs_strace, spread
 from tests.crash.test_syscalls import steps
+from tests.fakes import Home
 
 KEY_BYTES = 32
 IMAGES, DEEP_IMAGES = 60, 1500
+FILE_CALLS = ("fdatasync", "fsync", "pwrite64", "unlink")
+BESIDE, DEEP_BESIDE = 4, 150  # cuts at each of these calls
 
 
 def test_a_disk_keeps_what_was_synced_and_any_of_the_rest(tmp_path: Path) -> None:
@@ -55,41 +60,69 @@ def test_every_image_holds_what_was_told(
     home = small.copied(folder / "run")
     disk = Disk.of(home.settings.home.parent)
     log, said = folder / "log", folder / "run" / "said"
-    arguments = ["-y", "-xx", "-s", "10000000", "-o", str(log), "-e", "trace=" + ",".join(CALLS)]
-    whole = server.run(home, steps(small), trace=arguments)
+    whole = server.run(home, steps(small), trace=following(log))
     assert whole.code == 0, whole.errors
     count = sum(1 for _ in Disk.of(home.settings.home.parent).run(log))
     images = DEEP_IMAGES if is_deep(request) else IMAGES
     chance = random.Random(9)
     cuts = sorted(chance.choices(range(1, count + 1), k=images))
     keys: dict[str, bytes] = {}
-    for moment, name in enumerate(disk.run(log), start=1):
-        for path in (Path(one) for one in disk.names if one.endswith(".key")):
-            content = disk.written(path)
-            if len(content) == KEY_BYTES:
-                keys.setdefault(str(path), content)  # what is written later overwrites it
+    for moment, name in enumerate(noting_keys(disk, log, keys), start=1):
         while cuts and cuts[0] == moment:
             cuts.pop(0)
             seed = f"{moment} {name} {chance.getrandbits(32)}"
             told = [json.loads(line) for line in disk.written(said).splitlines()]
-            holds(small, folder, disk, seed, told, keys)
+            (folder / "image").mkdir()
+            holds(small, small.copied(folder / "image"), disk, seed, Run(KILLED, told, ""), keys)
     assert not cuts
     keep(request, "power cuts", {"calls": count, "images": images})
 
 
-def holds(
-    small: Stored,
-    folder: Path,
-    disk: Disk,
-    seed: str,
-    told: list[dict[str, object]],
-    keys: dict[str, bytes],
+@needs_strace
+@pytest.mark.parametrize("call", FILE_CALLS)
+def test_a_custody_store_in_a_file_beside_a_server(
+    server: Server, small_beside: Stored, folder: Path, call: str, request: pytest.FixtureRequest
 ) -> None:
-    """Make one image, open it, and hold it against what had been said."""
+    """The server's disk is its own and keeps everything; the files beside it keep what was synced."""
+    (folder / "whole").mkdir()
+    whole = small_beside.copied(folder / "whole")
+    assert server.run(whole, steps(small_beside), trace=logging(folder / "log", call)).code == 0
+    calls = counted(folder / "log")[call]
+    points = list(spread(calls, DEEP_BESIDE if is_deep(request) else BESIDE))
+    for nth in points:
+        (folder / str(nth)).mkdir()
+        home = small_beside.copied(folder / str(nth))
+        disk, keys = Disk.of(home.settings.home.parent), dict[str, bytes]()
+        dying = [*following(folder / "log"), "-e", f"inject={call}:signal=KILL:when={nth}"]
+        run = server.run(home, steps(small_beside), trace=dying)
+        assert run.code == KILLED, (call, nth, run.errors)
+        deque(noting_keys(disk, folder / "log", keys), maxlen=0)  # to the end
+        lapse(home)
+        (folder / "image").mkdir()
+        holds(small_beside, copied(home, folder / "image"), disk, f"{call} {nth}", run, keys)
+    keep(request, f"power cuts beside a server at {call}", {"calls": calls, "deaths": len(points)})
+
+
+def following(log: Path) -> list[str]:
+    """Return the arguments that write down all that is told a disk."""
+    return ["-y", "-xx", "-s", "10000000", "-o", str(log), "-e", "trace=" + ",".join(CALLS)]
+
+
+def noting_keys(disk: Disk, log: Path, keys: dict[str, bytes]) -> Iterator[str]:
+    """Go through a run, and write down each custody key: what is written later overwrites it."""
+    for name in disk.run(log):
+        for path in (Path(one) for one in disk.names if one.endswith(".key")):
+            content = disk.written(path)
+            if len(content) == KEY_BYTES:
+                keys.setdefault(str(path), content)
+        yield name
+
+
+def holds(stored: Stored, home: Home, disk: Disk, seed: str, run: Run, keys: dict[str, bytes]) -> None:
+    """Put one image in place of a home's files, open it, and hold it against what had been said."""
     chance = random.Random(seed)
     image = disk.image(chance, chance.choice([0.0, 0.2, 0.5, 0.8, 1.0]))
-    (folder / "image").mkdir()
-    home = small.copied(folder / "image")
+    place = home.settings.home.parent
     for path in home.settings.home.rglob("*"):
         if path.is_file():
             path.unlink()
@@ -97,14 +130,13 @@ def holds(
         # The name of a destroyed key may come back, the key may not: it was overwritten before.
         assert image.pop(path) != keys[path], seed
     for path, content in image.items():
-        target = folder / "image" / Path(path).relative_to(disk.root)
+        target = place / Path(path).relative_to(disk.root)
         target.write_bytes(content)
         target.chmod(0o600)
-    run = Run(KILLED, told, "")
     try:
         with home.opened() as house:
-            after(house, home, small, run, carried_out=None)
+            after(house, home, stored, run, carried_out=None)
     except BaseException as failure:
         failure.add_note(f"the image of {seed!r}")
         raise
-    shutil.rmtree(folder / "image")
+    shutil.rmtree(place)

@@ -10,7 +10,9 @@ import httpx
 import pytest
 
 from tests import oracle
+from tests.crash.runs import lapse
 from tests.crash.strace import needs_strace
+from tests.engine.custody.postgres import Server as PostgreSQL
 from tests.fakes import Home, new_home
 from tests.service import Service, serving
 
@@ -37,24 +39,31 @@ def failing_once(service: Service, path: Path) -> Generator[None]:
 
 
 @needs_strace
-@pytest.mark.parametrize("store", ["database", "custody"])
-def test_a_failed_sync_ends_the_service(tmp_path: Path, store: str) -> None:
-    home = new_home(tmp_path)
-    path = {
-        "database": home.settings.data / "shomei.db",
-        "custody": home.settings.custody_store / "custody.db",
-    }[store]
-    with serving(home, tmp_path, before=_MARKS_NO_LOG) as service, _client(service, home) as client:
+@pytest.mark.parametrize("store", ["database", "custody", "custody beside a server"])
+def test_a_failed_sync_ends_the_service(tmp_path: Path, store: str, request: pytest.FixtureRequest) -> None:
+    urls: dict[str, str] = {}
+    if store == "custody beside a server":
+        server: PostgreSQL = request.getfixturevalue("postgres")
+        urls = {"database_url": server.database("failing_sync")}
+    home = new_home(tmp_path, **urls)
+    files = {"database": home.settings.data / "shomei.db"}
+    path = files.get(store, home.settings.custody_store / "custody.db")
+    settings = {f"SHOMEI_{name.upper()}": url for name, url in urls.items()}
+    with (
+        serving(home, tmp_path, before=_MARKS_NO_LOG, settings=settings) as service,
+        _client(service, home) as client,
+    ):
         kept = [_add(client, f"a lamp, number {number}") for number in range(3)]
         assert all(answer.status_code == 200 for answer in kept)
         with failing_once(service, path):
-            if store == "custody":
+            if store != "database":
                 answer = client.delete(f"/v1/memories/{kept.pop().json()['results'][0]['id']}")
             else:
                 answer = _add(client, _UNTOLD)
             assert answer.status_code == 503
             assert service.process.wait(timeout=120) == 1
         assert "look at the disk" in service.log.read_text()
+    lapse(home)
     with home.opened() as house:
         texts = oracle.settled(house, home.settings)
     answered = {one.json()["results"][0]["id"] for one in kept}
