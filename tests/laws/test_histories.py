@@ -6,12 +6,15 @@ RELIABILITY T-10, T-18, T-20; DEV-34, DEV-35, DEV-36.
 import random
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
+from tests import oracle
 from tests.crash.deep import is_deep, keep
 from tests.crash.places import quick_folder
 from tests.engine.custody.postgres import Server, running
@@ -29,7 +32,7 @@ from tests.laws.workers import (
 )
 from tests.service import Service
 
-LONG_OUTAGE_S, DEATHS = 60.0, 30  # as DEV-36 and DEV-35 want them
+LONG_OUTAGE_S, DEATHS, MANY = 60.0, 30, 500  # as DEV-36 and DEV-35 want them
 FILES = {"shomei.db", "shomei.db-wal", "shomei.db-shm", "reserve", "serve.lock"}  # all that a server has
 
 
@@ -170,3 +173,39 @@ def test_a_service_that_dies(folder: Path, seconds: float, request: pytest.Fixtu
     assert {status for _, status in told.statuses} <= {0, 200, 409, 503}
     holds_what_was_told(home, told)
     keep(request, request.node.name, told.figures())
+
+
+def test_a_forget_of_many_that_dies(folder: Path, request: pytest.FixtureRequest) -> None:
+    """DEV-35: asked again it finishes; the receipts cover every row, and no closure comes before them."""
+    home, chance = new_home(folder), random.Random(7)
+    with working(home, folder, 1) as service:
+        port = int(service.url.rpartition(":")[2])
+    cut_short = 0
+    for number in range(DEATHS if is_deep(request) else 2):
+        person = f"person {number}"
+        with working(home, folder, 1, port=port) as service, ThreadPoolExecutor(1) as asking:
+            many = {"memories": [{"messages": f"kettle {n}", "user_id": person} for n in range(MANY)]}
+            added = {one["id"] for one in admin(service, home, "/v1/memories/batch", many)["results"]}
+            asked = asking.submit(admin, service, home, "/v1/forget", {"user_id": person})
+            time.sleep(chance.uniform(0, 0.3))
+            kill(service.process.pid)
+            service.process.wait()
+            cut_short += isinstance(asked.exception(), httpx.TransportError)
+        with working(home, folder, 1, port=port) as service:
+            again = admin(service, home, "/v1/forget", {"user_id": person})
+        log = [one["statement"] for one in oracle.read(home.settings).receipts]
+        erased = [one["memory_id"] for one in log if one["schema"] == "shomei.vector_delete.v1"]
+        assert len(erased) == len(set(erased))
+        assert added <= set(erased)
+        assert len(again["erased_ids"]) + again["already_erased_count"] == MANY
+        with home.opened() as house:  # each closure counts what was erased by then, as the oracle sees to
+            assert oracle.settled(house, home.settings) == {}
+    assert cut_short
+    keep(request, request.node.name, {"deaths": cut_short})
+
+
+def admin(service: Service, home: Home, path: str, body: object) -> Any:
+    headers = {"authorization": f"Bearer {home.admin_token}"}
+    answer = httpx.post(service.url + path, json=body, headers=headers, trust_env=False, timeout=60)
+    assert answer.status_code == httpx.codes.OK, answer.text
+    return answer.json()
