@@ -12,8 +12,11 @@ from shomei_service.engine.custody.journal import WITHDRAWN
 from shomei_service.engine.custody.providers.local_file import LocalFile
 from shomei_service.engine.custody.store import CustodyStore
 from shomei_service.engine.errors import CustodyUnavailable
+from shomei_service.engine.verbs.restrict import restrict
+from shomei_service.engine.verbs.search import search
 from tests.engine.custody.home import INSTALLATION, Home, leaves, punctures
 from tests.engine.custody.test_together import at_once
+from tests.fakes import new_home
 
 ROWS = range(256, 330)
 
@@ -115,14 +118,20 @@ def test_no_key_is_destroyed_while_a_mirror_fails(home: Home, mirrored: Custody,
     custody.close()
 
 
-def test_a_line_that_reached_no_mirror_is_taken_back(mirrored: Custody, places: list[Path]) -> None:
+def test_a_line_that_reached_no_mirror_is_taken_back(places: list[Path], tmp_path: Path) -> None:
     """Its caller heard 503: no later opening may do what it says."""
-    unwritable(places[0])
-    with pytest.raises(CustodyUnavailable):
-        mirrored.journal_append(tenant="t_1", kind="hold_placed", ids=["hold_1"], at=2)
-    back(places[0])
-    line, taken_back = mirrored.journal_after(0)
-    assert (taken_back.kind, taken_back.codes) == (WITHDRAWN, {"line": line.seq})
+    home = new_home(tmp_path, custody_mirrors=":".join(map(str, places)))
+    with home.opened() as house:
+        memory_id = house.remember("a kettle")
+        unwritable(places[0])
+        with pytest.raises(CustodyUnavailable):
+            restrict(house.engine, house.admin, memory_id)
+        back(places[0])
+        line, taken_back = house.engine.custody.journal_after(0)
+        assert (taken_back.kind, taken_back.codes) == (WITHDRAWN, {"line": line.seq})
+    with home.opened() as house:
+        found = search(house.engine, house.data, "kettle").results
+        assert [one.memory.memory_id for one in found] == [memory_id]
 
 
 def test_a_store_older_than_its_mirror_refuses(

@@ -76,11 +76,6 @@ def newest(connection: Connection) -> int:
     return connection.execute(select(func.coalesce(func.max(journal.c.seq), 0))).scalar_one()
 
 
-def withdraw(book: Book, tenant: str, line: int, *, at: int) -> None:
-    """Take a line back: what it says was not done, and no later opening may do it."""
-    append(book, tenant=tenant, kind=WITHDRAWN, ids=(), pseudonym=None, codes={"line": line}, at=at)
-
-
 def after(connection: Connection, seq: int, kind: str | None = None) -> list[JournalEntry]:
     """Return every later line, or those of one kind, in order."""
     query = select(journal).where(journal.c.seq > seq).order_by(journal.c.seq)

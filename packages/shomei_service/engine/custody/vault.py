@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
@@ -15,7 +15,6 @@ from .heads import Heads
 from .holders import Elsewhere, Holders, code_of, nowhere
 from .journal import JournalEntry, LogMark
 from .keytree import Address, path, tenant_path
-from .mirrors import MirrorBehind
 from .providers.protocol import Provider
 from .sealing import KEY_BYTES
 from .seeds import CustodySeeds
@@ -208,18 +207,11 @@ class Custody:
 
         Raises CustodyUnavailable, and then the line is not there, or is there without an answer.
         """
-        number = 0
         self._epochs.make_room()
-        try:
-            with self._heads.writing() as book:
-                number = journal.append(
-                    book, tenant=tenant, kind=kind, ids=ids, pseudonym=pseudonym, codes=codes or {}, at=at
-                )
-        except MirrorBehind:
-            with suppress(MirrorBehind), self._heads.writing() as book:
-                journal.withdraw(book, tenant, number, at=at)
-            raise
-        return number
+        with self._heads.writing() as book:
+            return journal.append(
+                book, tenant=tenant, kind=kind, ids=ids, pseudonym=pseudonym, codes=codes or {}, at=at
+            )
 
     def journal_after(self, seq: int, kind: str | None = None) -> list[JournalEntry]:
         """Return every later line of the governance journal, or those of one kind, in order."""
