@@ -5,7 +5,8 @@
 
 Each client adds a memory, searches, reads and erases its oldest, so the number of rows stays what it is.
 A call whose connection breaks is made again with its Idempotency-Key, as clients do. At the end everything
-that was acknowledged is looked for. Memory is that of the worker who lives on.
+that was acknowledged is looked for, and the oracle of the tests goes through all receipts and both stores.
+Memory and open files are those of the worker who lives on. RELIABILITY.md T-23.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import asyncio
 import json
 import os
 import signal
+import statistics
 import sys
 import tempfile
 import time
@@ -28,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench._machine import LEAST_IDLE, described, idle_share
 from bench._wire import Client, children, connected, memory_mib
 from bench.load import TEXT, Row, several_workers, shown
+from tests import oracle
 from tests.engine.custody import postgres
 from tests.fakes import new_home
 from tests.service import Service, serving
@@ -35,6 +38,7 @@ from tests.service import Service, serving
 RESULTS = Path(__file__).parent / "results" / "mixed.json"
 KILL_EVERY_S = 5.0
 GROWTH_BAR = 0.10
+FILES_BAR = 8  # as many as there are clients; what leaks grows with the thousands of calls
 WARM = 0.2  # of the time, before memory is compared: caches and indexes fill first
 DRAIN_S = 10.0
 ATTEMPTS = 240
@@ -56,6 +60,7 @@ class Tally:
     live: dict[str, str] = field(default_factory=dict[str, str])
     erased: set[str] = field(default_factory=set[str])
     memory: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    files: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
     backlog: list[int] = field(default_factory=list[int])
 
 
@@ -112,6 +117,7 @@ async def live(patient: Patient, tally: Tally, number: int, rows: int) -> None:
         )
         if status == 200:
             memory_id = answer["results"][0]["id"]
+            tally.done["given twice"] += memory_id in tally.live or memory_id in tally.erased
             own.append(memory_id)
             tally.live[memory_id] = text
             tally.done["added"] += 1
@@ -133,10 +139,12 @@ async def live(patient: Patient, tally: Tally, number: int, rows: int) -> None:
 
 
 async def kill_and_look(service: Service, patient: Patient, tally: Tally) -> None:
-    """Kill one of the younger workers every five seconds; take down the eldest's memory and the backlog."""
+    """Kill one of the younger workers every five seconds; take down the backlog and what the eldest uses."""
     while time.monotonic() < tally.ends:
         await asyncio.sleep(min(KILL_EVERY_S, max(0.0, tally.ends - time.monotonic())))
-        tally.memory.append((time.monotonic(), memory_mib(children(service.process.pid)[0])))
+        eldest, *_ = children(service.process.pid)
+        tally.memory.append((time.monotonic(), memory_mib(eldest)))
+        tally.files.append((time.monotonic(), len(list(Path(f"/proc/{eldest}/fd").iterdir()))))
         _, ready = await patient.ask("GET", "/readyz")
         tally.backlog.append(ready.get("embedding_backlog", -1))
         workers = children(service.process.pid)
@@ -191,10 +199,14 @@ async def run(service: Service, token: str, arguments: argparse.Namespace) -> li
         for patient in (*patients, watch):
             await patient.close()
     seconds = arguments.seconds
-    warm = [used for at, used in tally.memory if at >= began + WARM * seconds]
+    warm, files = (
+        [used for at, used in noted if at >= began + WARM * seconds] for noted in (tally.memory, tally.files)
+    )
+    part = max(1, len(files) // 4)
     return [
         Row(f"of {tally.done['added']} acknowledged adds lost to {tally.kills} kill -9", gone, 0),
         Row(f"of {tally.done['erased']} acknowledged erasures undone", back, 0),
+        Row("ids given twice", tally.done["given twice"], 0),
         Row("answers of 5xx", failures, 0),
         Row("answers of 4xx", others, 0),
         Row("broken connections", tally.broken, None),
@@ -204,6 +216,11 @@ async def run(service: Service, token: str, arguments: argparse.Namespace) -> li
         Row("rows at the end", len(tally.live), None),
         Row("the eldest worker's memory once warm, MiB", warm[0] if warm else 0.0, None),
         Row("its growth until the end, share", warm[-1] / warm[0] - 1 if warm else 0.0, GROWTH_BAR),
+        Row(
+            "files open in it at the end, more than once warm",
+            statistics.median(files[-part:]) - statistics.median(files[:part]) if files else 0.0,
+            FILES_BAR,
+        ),
         Row("longest embedding backlog, memories", max(tally.backlog, default=0), None),
         Row("embedding backlog at the end, memories", tally.backlog[-1] if tally.backlog else 0, None),
         Row("memories embedded a second when nothing else is asked", rate, None),
@@ -228,6 +245,9 @@ def main() -> int:
         home = new_home(Path(directory), embedder="builtin", **databases)
         with serving(home, Path(directory), settings=several_workers(WORKERS, databases)) as service:
             rows = asyncio.run(run(service, home.admin_token, arguments))
+        with home.opened() as house:
+            left = oracle.settled(house, home.settings)
+        print(f"the oracle finds nothing wrong; {len(left)} memories are left")
     shown(rows)
     result = {
         "idle": round(idle, 2),
