@@ -33,6 +33,7 @@ from tests.laws.workers import (
 from tests.service import Service
 
 LONG_OUTAGE_S, DEATHS, MANY = 60.0, 30, 500  # as DEV-36 and DEV-35 want them
+ERASURES = 2_000  # as T-18 wants them
 FILES = {"shomei.db", "shomei.db-wal", "shomei.db-shm", "reserve", "serve.lock"}  # all that a server has
 
 
@@ -78,13 +79,17 @@ def test_one_server_on_sqlite(folder: Path, seconds: float, request: pytest.Fixt
     keep(request, request.node.name, told.figures())
 
 
-def test_two_workers_on_postgres(
-    postgres: Server, folder: Path, seconds: float, request: pytest.FixtureRequest
+@pytest.mark.parametrize("workers", [2, 4])
+def test_workers_on_postgres(
+    postgres: Server, folder: Path, seconds: float, request: pytest.FixtureRequest, workers: int
 ) -> None:
-    home = on_server(folder, postgres, "quietly")
-    with working(home, folder, 2) as service:
+    """T-18: nothing is found in a search that was asked after its end was told, whichever worker is asked."""
+    home, erasures = on_server(folder, postgres, f"quietly_{workers}"), ERASURES * is_deep(request)
+    with working(home, folder, workers) as service:
         with AtWork(service.url, home.admin_token, clients=8, seed=2) as told:
-            time.sleep(seconds)
+            ending = time.monotonic() + seconds
+            while time.monotonic() < ending or len(told.proofs) < erasures:
+                time.sleep(0.5)
         assert {status for _, status in told.statuses} == {200}
         quiet(home)
     holds_what_was_told(home, told)
