@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Final
 
 from sqlalchemy import Connection
@@ -30,6 +31,13 @@ class Asked:
 
     causes: Mapping[bytes, str]
     marks: Mapping[str, LogMark] = field(default_factory=dict[str, LogMark])
+
+
+class _Not(Enum):
+    """Why there is no new head."""
+
+    OURS = "another process recovered meanwhile, and struck the name of the key"
+    LEFT = "everything that was asked for is punctured already"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +81,14 @@ class Epochs:
         if self._torn:
             self.recover(now)
         self._torn = True
-        punctured = self._punctured(list(asked.causes), now)
+        # Where the next key is there, E3 itself may find out that nothing is left to do: it costs nothing.
+        punctured = {} if self._made is not None else self._punctured(list(asked.causes), now)
         fresh = {steps: cause for steps, cause in asked.causes.items() if steps not in punctured}
         if fresh:
             advanced = self._advance(replace(asked, causes=fresh), now)
-            punctured |= dict.fromkeys(advanced.causes, advanced.record)
-            elsewhere = [steps for steps in fresh if steps not in advanced.causes]
-            punctured |= self._punctured(elsewhere, now)
+            if advanced is not None:
+                punctured |= dict.fromkeys(advanced.causes, advanced.record)
+            punctured |= self._punctured([steps for steps in fresh if steps not in punctured], now)
         self._torn = False
         return punctured
 
@@ -89,9 +98,10 @@ class Epochs:
         self._torn = True
         if goal is not None:
             self._heads.holders.head_for(goal)
-        record = self._advance(Asked({}), now, rotate=True, goal=goal).record
+        advanced = self._advance(Asked({}), now, rotate=True, goal=goal)
+        assert advanced is not None, "a rotation is never done already"  # noqa: S101
         self._torn = False
-        return record
+        return advanced.record
 
     def make_room(self) -> None:
         """Give up the room kept for erasing, if the disk has no other, to what is written before it."""
@@ -162,8 +172,8 @@ class Epochs:
 
     def _advance(
         self, asked: Asked, now: int, *, rotate: bool = False, goal: Provider | None = None
-    ) -> _Advanced:
-        """E2, E3, P, E4 and E5, in this order and no other."""
+    ) -> _Advanced | None:
+        """E2, E3, P, E4 and E5, in this order and no other; None if all of it is punctured already."""
         provider = goal or self._heads.holders.current
         for _ in range(_ATTEMPTS):
             # E2: the name first, then the key, so that a crash leaves no key that nobody knows of.
@@ -174,7 +184,10 @@ class Epochs:
             key = made or Named(provider.create(named.name), named.key_custody)
             failpoint("e2.created")
             advanced = self._commit(provider, key, asked, now, rotate=rotate)
-            if advanced is not None:
+            if advanced is _Not.LEFT:
+                self._next, self._made = named, key
+                return None
+            if advanced is not _Not.OURS:
                 break
             # Another process recovered in between and struck the name, so this key leads nowhere.
             provider.destroy(key.name)
@@ -216,15 +229,17 @@ class Epochs:
 
     def _commit(
         self, provider: Provider, key: Named, asked: Asked, now: int, *, rotate: bool
-    ) -> _Advanced | None:
-        """E3: the new head in one transaction. None if another process struck the key's name."""
+    ) -> _Advanced | _Not:
+        """E3: the new head in one transaction, unless there is a reason why not."""
         with self._store.writing() as connection:
             head = roots.read_head(connection, lock=True)
             if not records.has_pending(connection, key.name):
-                return None
+                return _Not.OURS
             tree = self._heads.current(head)
             already = records.read_punctures(connection, list(asked.causes))
             causes = {steps: cause for steps, cause in asked.causes.items() if steps not in already}
+            if already and not causes:
+                return _Not.LEFT
             epoch = head.epoch + 1
             dirty = tree.cut(causes, epoch=epoch)
             wrapped = provider.wrap(key.name, dirty.root_key, self._heads.wrap_aad(epoch, key.name))
