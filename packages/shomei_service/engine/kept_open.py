@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine
 
 from .prepared import driver_of
 
@@ -16,24 +16,23 @@ def for_writing_and_reading(engine: Engine, *, stays: bool) -> tuple["KeptOpen",
     """Return who lends connections to write with, and who to read one state; SQLite's may stay open."""
     if engine.dialect.name != "sqlite":
         one_state = engine.execution_options(isolation_level="REPEATABLE READ")
-        return KeptOpen(engine, stays=False), KeptOpen(one_state, stays=False)
-    event.listen(engine, "begin", _begin)
-    writing = engine.execution_options(writes=True)
-    return KeptOpen(writing, stays=stays), KeptOpen(engine, stays=stays)
-
-
-def _begin(connection: Connection) -> None:
-    writes = connection.get_execution_options().get("writes", False)
-    driver_of(connection).execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+        return KeptOpen(engine), KeptOpen(one_state)
+    kept = _KEPT if stays else 0
+    return KeptOpen(engine, "BEGIN IMMEDIATE", kept), KeptOpen(engine, "BEGIN", kept)
 
 
 class KeptOpen:
     """Lends connections, each for one transaction; where they stay, some wait for whoever comes next."""
 
-    def __init__(self, engine: Engine, *, stays: bool) -> None:
-        """Take an engine with the options that its transactions are to have."""
+    def __init__(self, engine: Engine, words: str | None = None, kept: int = 0) -> None:
+        """Take an engine with the options that its transactions are to have.
+
+        With the words that begin one on SQLite its driver is told them, and the end: what SQLAlchemy does
+        around each takes as long as three statements.
+        """
         self._engine: Final = engine
-        self._kept: int = _KEPT if stays else 0
+        self._words: Final = words
+        self._kept: int = kept
         self._idle: Final[deque[Connection]] = deque()
 
     @contextmanager
@@ -41,8 +40,15 @@ class KeptOpen:
         """Yield a connection in a transaction, which commits at the end or is undone."""
         connection = self._taken()
         try:
-            with connection.begin():
+            if self._words is None:
+                with connection.begin():
+                    yield connection
+            else:
+                driver = driver_of(connection)
+                driver.execute(self._words)
                 yield connection
+                # SQLAlchemy thinks of a transaction as begun as soon as it has executed anything.
+                (connection if connection.in_transaction() else driver).commit()
         except BaseException:
             connection.close()  # nobody knows what state it is in
             raise
