@@ -3,8 +3,9 @@
 import re
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, event
@@ -26,20 +27,29 @@ def statements(store: Store, into: list[str]) -> Iterator[None]:
 
     traced: list[sqlite3.Connection] = []
 
-    def trace(connection: Connection) -> None:
+    def traced_one(taken: Callable[[], Connection]) -> Connection:
+        connection = taken()
         traced.append(driver_of(connection))
         traced[-1].set_trace_callback(take_down)
+        return connection
 
     def take_down_query(_c: object, _k: object, statement: str, *_rest: object) -> None:
         take_down(statement)
 
+    lenders: list[Any] = [store._writes, store._reads]
     listener: tuple[Any, str, Any] = (store._engine, "before_cursor_execute", take_down_query)
     if store.is_sqlite:
-        listener = (store._engine, "begin", trace)
-    event.listen(*listener)
+        for lender in lenders:
+            lender._taken = partial(traced_one, lender._taken)
+    else:
+        event.listen(*listener)
     try:
         yield
     finally:
-        event.remove(*listener)
+        if store.is_sqlite:
+            for lender in lenders:
+                del lender._taken
+        else:
+            event.remove(*listener)
         for connection in traced:
             connection.set_trace_callback(None)
