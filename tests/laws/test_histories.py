@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -56,10 +55,12 @@ def seconds(request: pytest.FixtureRequest) -> float:
     return 60.0 if is_deep(request) else 4.0
 
 
-def export(service: Service, home: Home, user: str) -> httpx.Response:
+def admin(service: Service, home: Home, path: str, body: object) -> httpx.Response:
+    """Post as an admin, and have it done."""
     headers = {"authorization": f"Bearer {home.admin_token}"}
-    body = {"user_id": user}
-    return httpx.post(service.url + "/v1/export", json=body, headers=headers, trust_env=False, timeout=60)
+    answer = httpx.post(service.url + path, json=body, headers=headers, trust_env=False, timeout=60)
+    assert answer.status_code == httpx.codes.OK, answer.text
+    return answer
 
 
 def test_one_server_on_sqlite(folder: Path, seconds: float, request: pytest.FixtureRequest) -> None:
@@ -70,7 +71,7 @@ def test_one_server_on_sqlite(folder: Path, seconds: float, request: pytest.Fixt
         with AtWork(service.url, home.admin_token, clients=clients, seed=1) as told:
             ending = time.monotonic() + seconds
             while time.monotonic() < ending:
-                assert export(service, home, "person 0").status_code == 200
+                admin(service, home, "/v1/export", {"user_id": "person 0"})
         assert {status for _, status in told.statuses} == {200}
         files = {path.name: path.stat().st_size for path in home.settings.data.iterdir()}
         assert files["shomei.db-wal"] < 64 << 20
@@ -190,14 +191,14 @@ def test_a_forget_of_many_that_dies(folder: Path, request: pytest.FixtureRequest
         person = f"person {number}"
         with working(home, folder, 1, port=port) as service, ThreadPoolExecutor(1) as asking:
             many = {"memories": [{"messages": f"kettle {n}", "user_id": person} for n in range(MANY)]}
-            added = {one["id"] for one in admin(service, home, "/v1/memories/batch", many)["results"]}
+            added = {one["id"] for one in admin(service, home, "/v1/memories/batch", many).json()["results"]}
             asked = asking.submit(admin, service, home, "/v1/forget", {"user_id": person})
             time.sleep(chance.uniform(0, 0.3))
             kill(service.process.pid)
             service.process.wait()
             cut_short += isinstance(asked.exception(), httpx.TransportError)
         with working(home, folder, 1, port=port) as service:
-            again = admin(service, home, "/v1/forget", {"user_id": person})
+            again = admin(service, home, "/v1/forget", {"user_id": person}).json()
         log = [one["statement"] for one in oracle.read(home.settings).receipts]
         erased = [one["memory_id"] for one in log if one["schema"] == "shomei.vector_delete.v1"]
         assert len(erased) == len(set(erased))
@@ -207,10 +208,3 @@ def test_a_forget_of_many_that_dies(folder: Path, request: pytest.FixtureRequest
             assert oracle.settled(house, home.settings) == {}
     assert cut_short
     keep(request, request.node.name, {"deaths": cut_short})
-
-
-def admin(service: Service, home: Home, path: str, body: object) -> Any:
-    headers = {"authorization": f"Bearer {home.admin_token}"}
-    answer = httpx.post(service.url + path, json=body, headers=headers, trust_env=False, timeout=60)
-    assert answer.status_code == httpx.codes.OK, answer.text
-    return answer.json()

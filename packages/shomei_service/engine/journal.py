@@ -12,7 +12,7 @@ from .custody import JournalEntry
 from .custody.journal import WITHDRAWN, not_withdrawn
 from .errors import NotFound
 from .failpoints import failpoint
-from .journal_owed import Replay, text_of, time_of
+from .journal_owed import Replay, log_of, text_of, time_of
 from .model import (
     SYSTEM_ACTOR,
     Authority,
@@ -183,7 +183,7 @@ def _erase_now(engine: Engine, unit: Unit, ids: Sequence[MemoryId]) -> None:
 
 def _signer_rotated(_: Engine, unit: Unit, line: JournalEntry) -> None:
     """List the key in the log that the restore ended; in the present log the rotation itself says it."""
-    origin = rotation.ORIGIN + str(line.codes["log"])
+    origin = log_of(line.codes)
     if origin != tenants.get(unit).log_origin:
         new, key = str(line.codes["new"]), str(line.codes["key"])
         signing.begin(unit, Range(origin, int(line.codes["first_seq"]), new, key))

@@ -40,6 +40,11 @@ def time_of(codes: Mapping[str, str | int], name: str) -> int | None:
     return int(codes[name]) if name in codes else None
 
 
+def log_of(codes: Mapping[str, str | int]) -> str:
+    """Return the receipt log that the line names."""
+    return ORIGIN + str(codes["log"])
+
+
 def owe_again(_: Engine, unit: Unit, line: JournalEntry) -> None:
     """Owe it again; what was erased meanwhile was erased again and is owed no more."""
     obligation_id, *memory_ids = line.ids
@@ -138,8 +143,8 @@ def _admitted_since(unit: Unit, line: JournalEntry) -> set[str]:
     """Return the memories whose first receipt is none of those there were when the line was written."""
     if "log" not in line.codes:
         return set()
-    origin, seq = ORIGIN + str(line.codes["log"]), int(line.codes["next_seq"])
-    return receipts.about_since(unit, origin, seq, [Schema.MEMORY_ADD, Schema.MEMORY_UPDATE])
+    seq = int(line.codes["next_seq"])
+    return receipts.about_since(unit, log_of(line.codes), seq, [Schema.MEMORY_ADD, Schema.MEMORY_UPDATE])
 
 
 def artifact_acknowledged(_: Engine, unit: Unit, line: JournalEntry) -> None:

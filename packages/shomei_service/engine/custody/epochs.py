@@ -33,11 +33,11 @@ class Asked:
     marks: Mapping[str, LogMark] = field(default_factory=dict[str, LogMark])
 
 
-class _Not(Enum):
+class _NoHead(Enum):
     """Why there is no new head."""
 
-    OURS = "another process recovered meanwhile, and struck the name of the key"
-    LEFT = "everything that was asked for is punctured already"
+    STRUCK = "another process recovered meanwhile, and struck the name of the key"
+    NOTHING_LEFT = "everything that was asked for is punctured already"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +184,10 @@ class Epochs:
             key = made or Named(provider.create(named.name), named.key_custody)
             failpoint("e2.created")
             advanced = self._commit(provider, key, asked, now, rotate=rotate)
-            if advanced is _Not.LEFT:
+            if advanced is _NoHead.NOTHING_LEFT:
                 self._next, self._made = named, key
                 return None
-            if advanced is not _Not.OURS:
+            if advanced is not _NoHead.STRUCK:
                 break
             # Another process recovered in between and struck the name, so this key leads nowhere.
             provider.destroy(key.name)
@@ -229,17 +229,17 @@ class Epochs:
 
     def _commit(
         self, provider: Provider, key: Named, asked: Asked, now: int, *, rotate: bool
-    ) -> _Advanced | _Not:
+    ) -> _Advanced | _NoHead:
         """E3: the new head in one transaction, unless there is a reason why not."""
         with self._store.writing() as connection:
             head = roots.read_head(connection, lock=True)
             if not records.has_pending(connection, key.name):
-                return _Not.OURS
+                return _NoHead.STRUCK
             tree = self._heads.current(head)
             already = records.read_punctures(connection, list(asked.causes))
             causes = {steps: cause for steps, cause in asked.causes.items() if steps not in already}
             if already and not causes:
-                return _Not.LEFT
+                return _NoHead.NOTHING_LEFT
             epoch = head.epoch + 1
             dirty = tree.cut(causes, epoch=epoch)
             wrapped = provider.wrap(key.name, dirty.root_key, self._heads.wrap_aad(epoch, key.name))
